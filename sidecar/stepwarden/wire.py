@@ -1,0 +1,246 @@
+"""
+The words the processes share.
+
+An agent says them in a rank, a sidecar relays them from a pod, the operator (or
+`stepwarden run`, which stands in for it on a laptop) reads them. One JSON object a
+message, named by its `type`. Fields are only ever added, with a default; a field that
+the reader doesn't know is ignored; taking one away is a new `SCHEMA`.
+
+JSON has no NaN and no infinity, and a NaN is what this project is about: on the wire
+they are the strings "NaN", "Infinity" and "-Infinity", which `float` reads back.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Literal, TypeVar
+
+SCHEMA = 1
+
+# What starts the processes; set by the operator or by `stepwarden run`, owned by us.
+ENV_DIRECTORY = "STEPWARDEN_DIR"  # holds sidecar.sock and rank-N.sock
+ENV_RANK = "STEPWARDEN_RANK"  # the rank of a process that torchrun did not start
+ENV_POLICY = "STEPWARDEN_POLICY"  # stepwarden.policy.to_json
+ENV_PROBES = "STEPWARDEN_PROBES"  # JSON: {probe: {"enabled": bool, parameter: value}}
+ENV_TOKEN = "STEPWARDEN_TOKEN"  # noqa: S105 - the variable's name, not a token
+ENV_HUB = "STEPWARDEN_HUB"  # URL of the job's hub; unset: this sidecar is the hub
+ENV_POD = "STEPWARDEN_POD"  # the pod's completion index
+ENV_RANKS = "STEPWARDEN_RANKS"  # how many ranks the whole job has
+ENV_PORT = "STEPWARDEN_PORT"  # the sidecar's HTTP port
+ENV_REPORT = "STEPWARDEN_REPORT"  # folder for findings.jsonl and steps.jsonl; unset: none
+
+DEFAULT_PORT = 8475
+SIDECAR_SOCKET = "sidecar.sock"
+MAX_DATAGRAM = 128 * 1024  # under Linux' default socket buffer of 208 KiB
+
+Severity = Literal["info", "warning", "critical"]
+Status = Literal["ok", "bad", "unknown"]
+State = Literal["running", "held", "failed", "ended"]
+Update = Literal["skip", "apply"]
+
+
+def rank_socket(rank: int) -> str:
+    """Name of the socket, below the shared directory, at which a rank takes orders."""
+    return f"rank-{rank}.sock"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that a probe says is wrong with a run. The fields are those of docs/findings.md."""
+
+    kind: str
+    severity: Severity
+    step: int
+    message: str
+    first_step: int | None = None
+    rank: int | None = None
+    ranks: tuple[int, ...] = ()
+    module: str | None = None
+    parameter: str | None = None
+    op: str | None = None
+    file: str | None = None
+    line: int | None = None
+    label: str | None = None
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a probe makes of what it saw: ok, bad, or unknown (silence is not health)."""
+
+    status: Status
+    reason: str
+    message: str
+    finding: Finding | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepTaken:
+    """
+    One optimizer step, as its own rank saw it before the update was applied.
+
+    `time` is in seconds since the epoch, `seconds` since the rank's step before,
+    `overhead_seconds` what the agent itself took of them; `dropped` counts messages
+    that the sidecar could not take so far. A rank sends it after the step's findings.
+    """
+
+    rank: int
+    step: int
+    time: float
+    seconds: float | None = None
+    loss: float | None = None
+    gradient_norm: float | None = None
+    overhead_seconds: float = 0.0
+    dropped: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankState:
+    """
+    Where a rank is: said on every change, and once a second so that a new sidecar knows.
+
+    `step` is the last step that reached its boundary, -1 before the first. A held rank
+    waits at the boundary of `step`: that update is not applied yet.
+    """
+
+    rank: int
+    state: State
+    step: int
+    time: float
+    pid: int = 0
+    reason: str = ""
+    unknown: Mapping[str, str] = field(default_factory=dict)  # probe: why it can't tell
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Orders:
+    """
+    What the ranks should do: the whole of it, so that saying it twice changes nothing.
+
+    A rank waits at the boundary of step s while `hold_at` is not None and s >= hold_at,
+    or while a finding of step s asks for a hold and s > `acknowledged`. `update` says what
+    becomes of the update of a step that a finding held: it is applied, or skipped.
+    """
+
+    hold_at: int | None = None
+    acknowledged: int = -1
+    update: Update = "skip"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Instruction:
+    """What the operator tells the hub, again at every turn: the hub makes `Orders` of it."""
+
+    hold: bool = False
+    acknowledged: int = -1
+    update: Update = "skip"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankReport:
+    """A rank as the hub knows it."""
+
+    rank: int
+    pod: int
+    state: State
+    step: int
+    time: float
+    loss: float | None = None
+    gradient_norm: float | None = None
+    steps_per_second: float | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobReport:
+    """What the hub knows of its job. `version` changes with ranks' states, findings and orders."""
+
+    version: str
+    ranks: tuple[RankReport, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    orders: Orders = field(default_factory=Orders)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodReport:
+    """What a pod's sidecar tells the hub: its ranks, and its ranks' own findings so far."""
+
+    pod: int
+    ranks: tuple[RankReport, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+
+Message = Finding | StepTaken | RankState | Orders | Instruction | JobReport | PodReport
+Known = TypeVar("Known", Finding, StepTaken, RankState, Orders, Instruction, JobReport, PodReport, RankReport)
+
+TYPES: Mapping[str, type[Message]] = {
+    "finding": Finding,
+    "step": StepTaken,
+    "rank": RankState,
+    "orders": Orders,
+    "instruction": Instruction,
+    "job": JobReport,
+    "pod": PodReport,
+}
+NAMES = {cls: name for name, cls in TYPES.items()}
+NESTED: Mapping[str, type[Any]] = {"RankReport": RankReport, "Finding": Finding, "Orders": Orders}
+FLOATS = frozenset({"loss", "gradient_norm", "steps_per_second", "time", "seconds", "overhead_seconds"})
+
+
+def plain(value: Any) -> Any:
+    """Make a value one that any JSON reader takes: NaN and infinities become strings."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return value
+
+
+def to_dict(message: Message | RankReport) -> dict[str, Any]:
+    """Put a message as plain JSON values, without its `type`."""
+    body: dict[str, Any] = plain(asdict(message))
+    return body
+
+
+def from_dict(cls: type[Known], body: Mapping[str, Any]) -> Known:
+    """
+    Read a message, ignoring the fields that a newer sender may have added.
+
+    Raises `ValueError`, with the reason, where the body can't be one.
+    """
+    try:
+        return cls(**{spec.name: read(spec.name, body[spec.name]) for spec in fields(cls) if spec.name in body})
+    except (TypeError, KeyError, AttributeError) as error:
+        message = f"not a {cls.__name__}: {error}"
+        raise ValueError(message) from error
+
+
+def read(name: str, value: Any) -> Any:
+    """Read one field: the few whose JSON form is not their own are known by name."""
+    if name in FLOATS and value is not None:
+        return float(value)
+    if name == "ranks":
+        return tuple(from_dict(RankReport, item) if isinstance(item, dict) else int(item) for item in value)
+    if name == "findings":
+        return tuple(from_dict(Finding, item) for item in value)
+    if name == "orders":
+        return from_dict(Orders, value)
+    return value
+
+
+def to_line(message: Message) -> str:
+    """Write one message as one line (without its end)."""
+    head = {"type": NAMES[type(message)], "schema": SCHEMA}
+    return json.dumps(head | to_dict(message), allow_nan=False, separators=(",", ":"))
+
+
+def from_line(line: str | bytes) -> Message:
+    """Read one message. Raises `ValueError` where the line is none, or of an unknown type."""
+    body = json.loads(line)
+    if not isinstance(body, dict) or body.get("type") not in TYPES:
+        message = f"not a message: {line[:80]!r}"
+        raise ValueError(message)
+    return from_dict(TYPES[body["type"]], body)  # type: ignore[type-var]  # the table's own types
