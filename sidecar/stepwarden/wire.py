@@ -212,7 +212,9 @@ def from_dict(cls: type[Known], body: Mapping[str, Any]) -> Known:
     Raises `ValueError`, with the reason, where the body can't be one.
     """
     try:
-        return cls(**{spec.name: read(spec.name, body[spec.name]) for spec in fields(cls) if spec.name in body})
+        return cls(
+            **{spec.name: read(spec.name, body[spec.name]) for spec in fields(cls) if spec.name in body}
+        )
     except (TypeError, KeyError, AttributeError) as error:
         message = f"not a {cls.__name__}: {error}"
         raise ValueError(message) from error
