@@ -13,8 +13,8 @@ they are the strings "NaN", "Infinity" and "-Infinity", which `float` reads back
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Literal, TypeVar
+from dataclasses import Field, asdict, dataclass, field, fields
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
 SCHEMA = 1
 
@@ -212,12 +212,27 @@ def from_dict(cls: type[Known], body: Mapping[str, Any]) -> Known:
     Raises `ValueError`, with the reason, where the body can't be one.
     """
     try:
-        return cls(
-            **{spec.name: read(spec.name, body[spec.name]) for spec in fields(cls) if spec.name in body}
-        )
-    except (TypeError, KeyError, AttributeError) as error:
+        return cls(**{spec.name: checked(spec, body[spec.name]) for spec in fields(cls) if spec.name in body})
+    except (TypeError, KeyError, AttributeError, OverflowError) as error:
         message = f"not a {cls.__name__}: {error}"
         raise ValueError(message) from error
+
+
+def checked(spec: "Field[Any]", value: Any) -> Any:
+    """Read one field. Raises `TypeError` where it is not of its type, so that no reader trips over it."""
+    right = True
+    if spec.type in {int, str, int | None, str | None}:
+        right = isinstance(value, spec.type)  # type: ignore[arg-type]  # these four are what isinstance takes
+    elif get_origin(spec.type) is Literal:
+        right = value in get_args(spec.type)
+    elif get_origin(spec.type) is Mapping:
+        right = isinstance(value, Mapping)
+    elif value is None:
+        right = spec.default is None
+    if not right:
+        message = f"{spec.name} can't be {value!r:.80}"
+        raise TypeError(message)
+    return read(spec.name, value)
 
 
 def read(name: str, value: Any) -> Any:
@@ -241,8 +256,12 @@ def to_line(message: Message) -> str:
 
 def from_line(line: str | bytes) -> Message:
     """Read one message. Raises `ValueError` where the line is none, or of an unknown type."""
-    body = json.loads(line)
-    if not isinstance(body, dict) or body.get("type") not in TYPES:
+    try:
+        body = json.loads(line)
+    except RecursionError as error:
+        message = "not a message: nested too deeply"
+        raise ValueError(message) from error
+    if not isinstance(body, dict) or str(body.get("type")) not in TYPES:
         message = f"not a message: {line[:80]!r}"
         raise ValueError(message)
     return from_dict(TYPES[body["type"]], body)  # type: ignore[type-var]  # the table's own types
