@@ -1,0 +1,110 @@
+"""Starts a sidecar from its environment, and ends it on SIGTERM or SIGINT."""
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from contextlib import AsyncExitStack
+
+from aiohttp import web
+
+from stepwarden.wire import ENV_PORT
+from stepwarden_sidecar import settings
+from stepwarden_sidecar.link import Link
+from stepwarden_sidecar.receiver import Receiver
+from stepwarden_sidecar.server import application, logger
+from stepwarden_sidecar.settings import Settings, SettingsError
+from stepwarden_sidecar.sidecar import Sidecar
+from stepwarden_sidecar.store import replace
+
+log = logging.getLogger("stepwarden_sidecar")
+
+TURN = 0.2  # seconds after which it looks at its clock
+GRACE = 0.3  # seconds that open requests, and the last words to the hub, may take at the end
+USAGE = 2  # exit code
+
+
+def main() -> None:
+    """Run the sidecar until it is told to end."""
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=logging.INFO,
+        format="%(asctime)s stepwarden-sidecar %(levelname)s %(message)s",
+    )
+    try:
+        asyncio.new_event_loop().run_until_complete(run(settings.read(os.environ)))
+        code = 0
+    except (SettingsError, OSError) as error:
+        sys.stderr.write(f"stepwarden-sidecar: {error}\n")
+        code = USAGE if isinstance(error, SettingsError) else 1
+    sys.stderr.flush()
+    # Not sys.exit: that would wait for a thread that looks up the name of a hub which is gone, half a minute.
+    os._exit(code)
+
+
+async def run(given: Settings) -> None:
+    """Serve until a signal says to end. Raises `OSError` where it can't listen."""
+    end = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, end.set)
+    sidecar = Sidecar(given)
+    sidecar.restore()
+    receiver = Receiver(given.directory, sidecar.take, sidecar.garbled)
+    sidecar.tell = receiver.tell
+    async with AsyncExitStack() as stack:
+        await serve(sidecar, stack)
+        receiver.open()
+        stack.callback(receiver.close)
+        tasks = [asyncio.create_task(turns(sidecar))]
+        if given.hub:
+            link = await stack.enter_async_context(Link(sidecar, given.hub))
+            tasks += [asyncio.create_task(link.push_forever()), asyncio.create_task(link.listen_forever())]
+        ended = asyncio.create_task(end.wait())
+        await asyncio.wait([ended, *tasks], return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            if task.done():
+                task.result()
+            task.cancel()
+        receiver.read()
+        sidecar.close()
+        if given.hub:
+            await last_words(link)
+
+
+async def turns(sidecar: Sidecar) -> None:
+    """Let the sidecar look at its clock."""
+    while True:
+        await asyncio.sleep(TURN)
+        sidecar.turn()
+
+
+async def last_words(link: Link) -> None:
+    """Tell the hub how it ended, if it can be told soon."""
+    try:
+        await asyncio.wait_for(link.push(), GRACE)
+    except Exception as error:  # noqa: BLE001 - it ends in any case, and says why the hub was not told
+        log.info("the hub was not told the end: %s: %s", type(error).__name__, error)
+
+
+async def serve(sidecar: Sidecar, stack: AsyncExitStack) -> None:
+    """Listen for HTTP, and write down the port that it got."""
+    given = sidecar.settings
+    runner = web.AppRunner(
+        application(sidecar), access_log=None, logger=logger(sidecar), shutdown_timeout=GRACE
+    )
+    await runner.setup()
+    stack.push_async_callback(runner.cleanup)
+    site = web.TCPSite(runner, given.bind, given.port, reuse_address=True)
+    await site.start()
+    port = runner.addresses[0][1]
+    if given.port == 0:
+        replace(given.directory / "port", f"{port}\n")
+    role = f"its hub is {given.hub}" if given.hub else "the job's hub"
+    log.info(
+        "pod %d: listening at %s:%d (%s=%d), %s", given.pod, given.bind, port, ENV_PORT, given.port, role
+    )
+
+
+if __name__ == "__main__":
+    main()

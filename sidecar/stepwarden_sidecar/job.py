@@ -1,0 +1,132 @@
+"""
+What the hub knows of its job: every pod's ranks, and the findings that all have had their say on.
+
+Pure but for the clock, which is an argument (any clock, in seconds). Same input, same report:
+hearing a thing twice changes nothing, so pods may say again what they are not sure was heard.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from stepwarden.wire import Finding, JobReport, Orders, RankReport
+from stepwarden_sidecar import holding
+from stepwarden_sidecar.merge import OWN, Key, key, merge
+from stepwarden_sidecar.ranks import SILENT
+
+KEPT = 1000  # findings, the last ones
+SETTLE = 1.0  # seconds after which a finding is published although a rank still has to report that step
+LIVE = frozenset({"running", "held"})
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A rank by its last report: when it came, and since when the rank is at that step in that state."""
+
+    report: RankReport
+    heard: float
+    since: float
+
+
+@dataclass(slots=True)
+class Pending:
+    """A finding that not all ranks have had their say on: first seen when, and what each says."""
+
+    since: float
+    seen: dict[int, Finding]
+
+
+class Job:
+    """The job's ranks and findings. `expected` is how many ranks it has, where that is known."""
+
+    def __init__(self, expected: int | None, limit: int) -> None:
+        self.expected, self.limit = expected, limit
+        self.ranks: dict[int, Known] = {}
+        self.pending: dict[Key, Pending] = {}
+        self.settled: dict[Key, Finding] = {}
+        self.counts: Counter[tuple[str, str]] = Counter()  # by kind and severity, also of those forgotten
+        self.forgotten = -1  # the last step of which findings were forgotten, so that none comes back as new
+
+    def heard(self, ranks: Iterable[RankReport], now: float) -> None:
+        """Take in a pod's ranks; one whose number the job can't have is left out."""
+        for report in ranks:
+            if not 0 <= report.rank < self.limit:
+                continue
+            known = self.ranks.get(report.rank)
+            same = known and (known.report.state, known.report.step) == (report.state, report.step)
+            since = known.since if known and same else now
+            self.ranks[report.rank] = Known(report, now, since)
+
+    def found(self, findings: Iterable[Finding], now: float) -> None:
+        """Take in ranks' own findings; what is settled, or was seen of the same rank, stays as it is."""
+        for finding in findings:
+            known = finding.step <= self.forgotten or key(finding) in self.settled
+            if known or finding.rank is None or not 0 <= finding.rank < self.limit:
+                continue
+            pending = self.pending.setdefault(key(finding), Pending(now, {}))
+            pending.seen.setdefault(finding.rank, finding)
+
+    def settle(self, now: float) -> list[Finding]:
+        """Publish the findings that nothing more is to be waited for; return them."""
+        done = [each for each, pending in self.pending.items() if self.is_settled(each, pending, now)]
+        alone = (self.expected or len(self.ranks)) == 1
+        made = [merge(self.pending.pop(each).seen, alone=alone) for each in done]
+        self.restore(made)
+        return made
+
+    def is_settled(self, which: Key, pending: Pending, now: float) -> bool:
+        """Whether every rank that lives has been through the finding's step, or has had its time."""
+        kind, step, _ = which
+        if kind in OWN or now >= pending.since + SETTLE or len(self.pending) > KEPT:
+            return True
+        all_known = self.expected is None or len(self.ranks) >= self.expected
+        live = [known.report for known in self.ranks.values() if known.report.state in LIVE]
+        return all_known and all(report.step >= step for report in live)
+
+    def restore(self, findings: Iterable[Finding]) -> None:
+        """Take in settled findings, as they were published; the oldest beyond `KEPT` are forgotten."""
+        for finding in findings:
+            self.settled[key(finding)] = finding
+            self.counts[finding.kind, finding.severity] += 1
+        while len(self.settled) > KEPT:
+            oldest = self.settled.pop(next(iter(self.settled)))
+            self.forgotten = max(self.forgotten, oldest.step)
+
+    def views(self) -> list[holding.Rank]:
+        """Return the ranks as holding sees them."""
+        return [
+            holding.Rank(
+                state=known.report.state,
+                step=known.report.step,
+                since=known.since,
+                steps_per_second=known.report.steps_per_second,
+            )
+            for known in self.ranks.values()
+        ]
+
+    def shape(self, now: float) -> tuple[object, ...]:
+        """Return what the report's version stands for, beside the orders: not the healthy steps."""
+        ranks = sorted((r.rank, r.pod, r.state, word(r.reason)) for r in self.reports(now))
+        return (*ranks, sum(self.counts.values()))
+
+    def reports(self, now: float) -> list[RankReport]:
+        """Return the ranks' reports; of one whose pod has fallen silent, saying so."""
+        return [aged(self.ranks[rank], now) for rank in sorted(self.ranks)]
+
+    def report(self, version: str, orders: Orders, now: float) -> JobReport:
+        """Return all that is known."""
+        findings = tuple(self.settled.values())
+        return JobReport(version=version, ranks=tuple(self.reports(now)), findings=findings, orders=orders)
+
+
+def aged(known: Known, now: float) -> RankReport:
+    """Return a rank's report, with the silence of its pod as the reason where there is one."""
+    silent = now - known.heard
+    if silent <= SILENT or known.report.state not in LIVE:
+        return known.report
+    return replace(known.report, reason=f"silent for {silent:.0f} s")
+
+
+def word(reason: str) -> str:
+    """Return a reason without the count that grows each second."""
+    return "silent" if reason.startswith("silent for ") else reason

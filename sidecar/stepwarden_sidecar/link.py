@@ -1,0 +1,121 @@
+"""
+A sidecar's link to the job's hub: it says what it knows, and hears the orders.
+
+The hub may be away for as long as it likes: the link tries again, ever more slowly, and the
+ranks go on under the orders that they have. What the hub missed it is told when it is back.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Self
+
+import aiohttp
+
+from stepwarden.wire import Finding, Orders, from_line, to_dict, to_line
+from stepwarden_sidecar.server import HUB_HEADER
+from stepwarden_sidecar.sidecar import Own, Sidecar
+
+log = logging.getLogger(__name__)
+
+EVERY = 1.0  # seconds after which the hub is told that nothing changed
+SOON = 0.02  # seconds over which changes are gathered
+RANKS_A_SECOND = 4000.0  # whose steps a hub can take in: with more of them, steps are told less often
+WAIT = 20.0  # seconds of a long poll
+PATIENCE = 5.0  # seconds that an answer may take
+BACKOFF = (0.1, 5.0)  # seconds, first and last
+ROOM = 512 * 1024  # bytes of findings in one message; the hub takes twice as much
+
+
+class Link:
+    """One sidecar's two conversations with its hub."""
+
+    def __init__(self, sidecar: Sidecar, hub: str) -> None:
+        self.sidecar, self.hub = sidecar, hub
+        self.pace = min(max((sidecar.settings.ranks or 0) / RANKS_A_SECOND, SOON), EVERY)
+        self.hub_boot: str | None = None
+        self.delivered: set[Own] = set()
+        self.away = False
+
+    async def __aenter__(self) -> Self:
+        headers = {"Authorization": f"Bearer {self.sidecar.settings.token}"}
+        self.session = aiohttp.ClientSession(headers=headers, trust_env=False)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.session.close()
+
+    async def push_forever(self) -> None:
+        """Tell the hub what is known: soon after a step, at once when more changed, and each second."""
+        while True:
+            news, urgent = self.sidecar.news.count, self.sidecar.urgent.count
+            await self.with_patience(self.push)
+            if not self.undelivered():
+                await self.sidecar.news.wait(EVERY, news)
+                await self.sidecar.urgent.wait(self.pace, urgent)
+
+    async def listen_forever(self) -> None:
+        """Hear the orders whenever they change."""
+        while True:
+            await self.with_patience(self.listen)
+
+    async def push(self) -> None:
+        """Tell the hub about the ranks, and what it does not know yet of the findings."""
+        batch = fitting(self.undelivered())
+        body = to_line(self.sidecar.pod_report(batch.values()))
+        timeout = aiohttp.ClientTimeout(total=PATIENCE)
+        async with self.session.post(f"{self.hub}/v1/pods", data=body, timeout=timeout) as answer:
+            answer.raise_for_status()
+            boot = answer.headers.get(HUB_HEADER)
+        if boot != self.hub_boot:  # it was started anew: what it was told before may be lost
+            self.hub_boot, self.delivered = boot, set()
+        self.delivered |= set(batch)
+        self.delivered &= set(self.sidecar.findings)
+
+    async def listen(self) -> None:
+        """Wait for other orders than those that are known, and take them."""
+        query = {"known": json.dumps(to_dict(self.sidecar.orders)), "wait": str(WAIT)}
+        timeout = aiohttp.ClientTimeout(total=WAIT + PATIENCE)
+        async with self.session.get(f"{self.hub}/v1/orders", params=query, timeout=timeout) as answer:
+            answer.raise_for_status()
+            orders = from_line(await answer.read())
+        if isinstance(orders, Orders):
+            self.sidecar.order(orders)
+            self.sidecar.turn()
+
+    def undelivered(self) -> dict[Own, Finding]:
+        """Return the findings that the hub has not confirmed."""
+        return {key: each for key, each in self.sidecar.findings.items() if key not in self.delivered}
+
+    async def with_patience(self, talk: Callable[[], Awaitable[None]]) -> None:
+        """Talk until it works; say in the log when the hub goes away, and when it is back."""
+        delay, last = BACKOFF
+        while True:
+            try:
+                await talk()
+            except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+                self.say(away=True, reason=f"{type(error).__name__}: {error}")
+            else:
+                self.say(away=False, reason="")
+                return
+            await asyncio.sleep(delay)
+            delay = min(delay * 2, last)
+
+    def say(self, *, away: bool, reason: str) -> None:
+        """Log a change of whether the hub answers."""
+        if away != self.away:
+            log.info("hub %s %s", self.hub, f"doesn't answer: {reason}" if away else "answers again")
+        self.away = away
+
+
+def fitting(findings: dict[Own, Finding]) -> dict[Own, Finding]:
+    """Return as many of the findings, from the first, as one message has room for; one at least."""
+    room = ROOM
+    batch: dict[Own, Finding] = {}
+    for key, finding in findings.items():
+        room -= len(to_line(finding))
+        if batch and room < 0:
+            break
+        batch[key] = finding
+    return batch

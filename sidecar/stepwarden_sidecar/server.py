@@ -1,0 +1,158 @@
+"""The sidecar's HTTP side. Reads requests, asks the sidecar, writes answers; decides nothing."""
+
+import hmac
+import json
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from aiohttp import web
+
+from stepwarden.wire import Instruction, Orders, PodReport, from_dict, to_line
+from stepwarden_sidecar import metrics
+from stepwarden_sidecar.job import Job
+from stepwarden_sidecar.sidecar import Sidecar
+
+MAX_BODY = 1024 * 1024
+MAX_WAIT = 60.0
+HUB_HEADER = "Stepwarden-Hub"  # another value: the hub was started anew, and must be told everything again
+
+Wanted = TypeVar("Wanted", Instruction, PodReport, Orders)
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+SIDECAR = web.AppKey("sidecar", Sidecar)
+
+
+def application(sidecar: Sidecar) -> web.Application:
+    """Make the application."""
+    app = web.Application(middlewares=[authorized], client_max_size=MAX_BODY)
+    app[SIDECAR] = sidecar
+    app.router.add_get("/healthz", healthz)
+    app.router.add_get("/metrics", metrics_page)
+    app.router.add_get("/v1/job", job)
+    app.router.add_put("/v1/instruction", instruction)
+    app.router.add_post("/v1/pods", pods)
+    app.router.add_get("/v1/orders", orders)
+    return app
+
+
+def logger(sidecar: Sidecar) -> logging.Logger:
+    """Make a logger for aiohttp that counts what was no HTTP instead of writing a traceback for each."""
+
+    def count(record: logging.LogRecord) -> bool:
+        if record.msg.startswith("Error handling request") and record.levelno >= logging.ERROR:
+            cause = record.exc_info[1] if record.exc_info else None
+            if cause is None or type(cause).__module__.startswith("aiohttp"):
+                sidecar.garbled()
+                return False
+        return True
+
+    made = logging.getLogger("stepwarden_sidecar.http")
+    made.addFilter(count)
+    return made
+
+
+@web.middleware
+async def authorized(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Let only those who know the token at /v1."""
+    expected = f"Bearer {request.app[SIDECAR].settings.token}"
+    given = request.headers.get("Authorization", "")
+    if request.path.startswith("/v1") and not hmac.compare_digest(given.encode(), expected.encode()):
+        raise web.HTTPUnauthorized(
+            text="this needs the job's token: Authorization: Bearer $STEPWARDEN_TOKEN\n"
+        )
+    return await handler(request)
+
+
+async def healthz(_request: web.Request) -> web.Response:
+    """Answer that the process lives."""
+    return web.Response(text="ok\n")
+
+
+async def metrics_page(request: web.Request) -> web.Response:
+    """Answer Prometheus, in OpenMetrics where it accepts that."""
+    body, content_type = metrics.page(request.app[SIDECAR], request.headers.get("Accept", ""))
+    return web.Response(body=body, headers={"Content-Type": content_type})
+
+
+async def job(request: web.Request) -> web.Response:
+    """Answer what the hub knows, once it differs from the version that the asker has."""
+    sidecar = request.app[SIDECAR]
+    known = of_hub(sidecar)
+    version = request.query.get("version")
+    if version is not None:
+        await until(sidecar, lambda: sidecar.version != version, wait(request))
+    return said(to_line(sidecar.job_report(known)))
+
+
+async def instruction(request: web.Request) -> web.Response:
+    """Take in what the operator wants, and answer what is known after."""
+    sidecar = request.app[SIDECAR]
+    known = of_hub(sidecar)
+    sidecar.instruct(await body(request, Instruction))
+    return said(to_line(sidecar.job_report(known)))
+
+
+async def pods(request: web.Request) -> web.Response:
+    """Take in what another pod's sidecar knows, and answer its orders."""
+    sidecar = request.app[SIDECAR]
+    of_hub(sidecar)
+    sidecar.pod_reported(await body(request, PodReport))
+    return said(to_line(sidecar.orders), {HUB_HEADER: sidecar.boot})
+
+
+async def orders(request: web.Request) -> web.Response:
+    """Answer the orders, once they differ from those that the asker has (`known`, as JSON)."""
+    sidecar = request.app[SIDECAR]
+    of_hub(sidecar)
+    if (raw := request.query.get("known")) is not None:
+        known = read(sidecar, raw, Orders)
+        await until(sidecar, lambda: sidecar.orders != known, wait(request))
+    return said(to_line(sidecar.orders), {HUB_HEADER: sidecar.boot})
+
+
+async def until(sidecar: Sidecar, met: Callable[[], bool], seconds: float) -> None:
+    """Wait until a condition is met, for so long at most, and not beyond the sidecar's own end."""
+    end = sidecar.clock() + seconds
+    while not met() and not sidecar.closing and (left := end - sidecar.clock()) > 0:
+        await sidecar.changed.wait(left, sidecar.changed.count)
+
+
+def of_hub(sidecar: Sidecar) -> Job:
+    """Return the job that this hub knows; refuse where another sidecar is the hub."""
+    if sidecar.job is None:
+        raise web.HTTPNotFound(text=f"this sidecar isn't the job's hub: ask {sidecar.settings.hub}\n")
+    return sidecar.job
+
+
+def wait(request: web.Request) -> float:
+    """Read how long the asker wants to wait, in seconds."""
+    raw = request.query.get("wait", "0")
+    try:
+        return max(0.0, min(float(raw), MAX_WAIT))
+    except ValueError:
+        request.app[SIDECAR].garbled()
+        raise web.HTTPBadRequest(text=f"wait={raw!r:.80} is not a number of seconds\n") from None
+
+
+async def body(request: web.Request, cls: type[Wanted]) -> Wanted:
+    """Read a request's body as a message."""
+    return read(request.app[SIDECAR], await request.read(), cls)
+
+
+def read(sidecar: Sidecar, raw: str | bytes, cls: type[Wanted]) -> Wanted:
+    """Read a message; count and refuse what is none, with the reason."""
+    try:
+        found = json.loads(raw)
+        if isinstance(found, dict):
+            return from_dict(cls, found)
+        reason = "a JSON object is wanted"
+    except (ValueError, RecursionError) as error:
+        reason = str(error)
+    sidecar.garbled()
+    raise web.HTTPBadRequest(text=f"{reason:.300}\n")
+
+
+def said(line: str, headers: dict[str, str] | None = None) -> web.Response:
+    """Answer a message."""
+    return web.Response(text=f"{line}\n", content_type="application/json", headers=headers)

@@ -1,0 +1,200 @@
+"""
+The sidecar's one state, and what each event does to it. Opens no socket: those who do call in here.
+
+Everything ends in `turn`, which brings the outside in line with the state: findings that are
+settled get published, orders are made and told, those who wait for a change are woken.
+"""
+
+import logging
+import secrets
+import time
+from collections.abc import Callable, Iterable
+
+from stepwarden.wire import Finding, Instruction, JobReport, Message, Orders, PodReport, RankState, StepTaken
+from stepwarden_sidecar import holding
+from stepwarden_sidecar.changes import Changes
+from stepwarden_sidecar.job import KEPT, Job
+from stepwarden_sidecar.ranks import Rank, Ranks
+from stepwarden_sidecar.settings import MAX_RANKS, Settings
+from stepwarden_sidecar.store import Journal, OrdersFile
+
+log = logging.getLogger(__name__)
+
+AGAIN = 1.0  # seconds after which orders are said again
+
+Own = tuple[str, int, int | None]
+
+
+class Sidecar:
+    """What one sidecar knows. `job` is None where another one is the hub."""
+
+    def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
+        self.settings, self.clock = settings, clock
+        limit = settings.ranks or MAX_RANKS
+        self.ranks = Ranks(limit)
+        self.job = None if settings.hub else Job(settings.ranks, limit)
+        self.findings: dict[Own, Finding] = {}  # of its own ranks, as they said them
+        self.orders, self.instruction = Orders(), Instruction()
+        self.malformed = 0
+        self.closing = False
+        self.boot, self.revision = secrets.token_hex(4), 0
+        self.shape: object = None
+        self.told: dict[tuple[int, int], tuple[Orders, float]] = {}  # rank and pid: what, and when
+        self.tell: Callable[[int, Orders], bool] = lambda _rank, _orders: False
+        self.changed = Changes()  # the job's version, or its orders
+        self.news, self.urgent = Changes(), Changes()  # for the link: anything; more than a healthy step
+        state = settings.directory / "state"
+        self.own_journal, self.journal = (
+            Journal(state / "findings.jsonl", KEPT),
+            Journal(state / "job.jsonl", KEPT),
+        )
+        self.orders_file = OrdersFile(state / "orders.json")
+        report = settings.report
+        self.report_journal = Journal(report / "findings.jsonl") if report and self.job else None
+        self.steps = Journal(report / "steps.jsonl") if report else None
+
+    def restore(self) -> None:
+        """Make its folders, and know again what it knew before it ended. Raises `OSError`."""
+        self.own_journal.path.parent.mkdir(exist_ok=True)
+        if self.settings.report:
+            self.settings.report.mkdir(parents=True, exist_ok=True)
+        self.orders, self.instruction = self.orders_file.load()
+        self.findings = {(each.kind, each.step, each.rank): each for each in self.own_journal.load()[-KEPT:]}
+        if not self.job:
+            return
+        settled = self.journal.load()
+        self.job.restore(settled)
+        if self.report_journal and settled:
+            written = {(each.kind, each.step, each.rank) for each in self.report_journal.load()}
+            self.report_journal.append(f for f in settled if (f.kind, f.step, f.rank) not in written)
+        self.job.found(self.findings.values(), self.clock())
+        if self.findings or settled:
+            log.info(
+                "restored %d findings; acknowledged up to step %d", len(settled), self.orders.acknowledged
+            )
+
+    def garbled(self) -> None:
+        """Count something that was no message."""
+        self.malformed += 1
+
+    def take(self, messages: Iterable[Message]) -> None:
+        """Take in what the pod's ranks said."""
+        now, findings, steps, states = self.clock(), [], [], False
+        for message in messages:
+            if not isinstance(message, Finding | StepTaken | RankState) or not self.ranks.valid(message.rank):
+                self.garbled()
+            elif isinstance(message, Finding):
+                findings.append(message)
+            elif isinstance(message, StepTaken):
+                steps.append(message)
+                self.ranks.stepped(message, now)
+            else:
+                states |= self.said(message, now)
+        if self.steps:
+            self.steps.append(steps)
+        self.found(findings, now)
+        self.turn()
+        self.news.tell()
+        if findings or states:
+            self.urgent.tell()
+
+    def said(self, message: RankState, now: float) -> bool:
+        """Take in a rank's state; True where it is another one than before."""
+        before = self.ranks.known.get(message.rank)
+        state = before.state if before else None
+        self.ranks.said(message, now)
+        if state != message.state:
+            reason = f": {message.reason}" if message.reason else ""
+            log.info("rank %d is %s at step %d%s", message.rank, message.state, message.step, reason)
+        return state != message.state
+
+    def found(self, findings: Iterable[Finding], now: float) -> None:
+        """Take in what the pod's ranks found; what is known already is passed over."""
+        new = {(each.kind, each.step, each.rank): each for each in findings}
+        new = {key: finding for key, finding in new.items() if key not in self.findings}
+        self.findings |= new
+        while len(self.findings) > KEPT:
+            del self.findings[next(iter(self.findings))]
+        self.own_journal.append(new.values())
+        if self.job:
+            self.job.found(new.values(), now)
+
+    def turn(self) -> None:
+        """Bring everything outside in line with the state; doing it again changes nothing."""
+        now = self.clock()
+        if self.job:
+            self.turn_job(self.job, now)
+        for rank in self.ranks:
+            self.tell_rank(rank, now)
+
+    def turn_job(self, job: Job, now: float) -> None:
+        """Do the hub's part: publish what is settled, make orders, and count the version."""
+        job.heard((rank.report(self.settings.pod, now) for rank in self.ranks), now)
+        self.publish(job.settle(float("inf") if self.closing else now))
+        self.order(holding.decide(self.orders, self.instruction, job.views(), now))
+        shape = (job.shape(now), self.orders)
+        if shape != self.shape:
+            self.shape, self.revision = shape, self.revision + 1
+            self.changed.tell()
+
+    def publish(self, findings: list[Finding]) -> None:
+        """Write down findings of the job, once."""
+        self.journal.append(findings)
+        if self.report_journal:
+            self.report_journal.append(findings)
+        for finding in findings:
+            log.info("%s at step %d: %s", finding.kind, finding.step, finding.message)
+
+    def order(self, orders: Orders) -> None:
+        """Make these the pod's orders."""
+        if orders == self.orders:
+            return
+        log.info("orders: %s", orders)
+        self.orders = orders
+        self.orders_file.save(orders, self.instruction)
+        self.changed.tell()
+
+    def tell_rank(self, rank: Rank, now: float) -> None:
+        """Say its orders to a rank that doesn't know them yet, and again each second."""
+        name = (rank.rank, rank.pid)
+        orders, when = self.told.get(name, (None, 0.0))
+        due = orders != self.orders or now >= when + AGAIN
+        if due and rank.state != "ended" and self.tell(rank.rank, self.orders):
+            self.told = {each: what for each, what in self.told.items() if each[0] != rank.rank}
+            self.told[name] = (self.orders, now)
+
+    def instruct(self, instruction: Instruction) -> None:
+        """Take in what the operator wants; what it wants again changes nothing."""
+        if instruction != self.instruction:
+            self.instruction = instruction
+            self.orders_file.save(self.orders, instruction)
+        self.turn()
+
+    def pod_reported(self, report: PodReport) -> None:
+        """Take in what another pod's sidecar knows."""
+        if self.job:
+            now = self.clock()
+            self.job.heard(report.ranks, now)
+            self.job.found(report.findings, now)
+            self.turn()
+
+    def pod_report(self, findings: Iterable[Finding]) -> PodReport:
+        """Return what the hub should know of this pod: its ranks, and these of its findings."""
+        now = self.clock()
+        ranks = tuple(rank.report(self.settings.pod, now) for rank in self.ranks)
+        return PodReport(pod=self.settings.pod, ranks=ranks, findings=tuple(findings))
+
+    @property
+    def version(self) -> str:
+        """The job report's version."""
+        return f"{self.boot}-{self.revision}"
+
+    def job_report(self, job: Job) -> JobReport:
+        """Return what the hub knows."""
+        return job.report(self.version, self.orders, self.clock())
+
+    def close(self) -> None:
+        """Publish what is still open, and let go of all who wait."""
+        self.closing = True
+        self.turn()
+        self.changed.tell()
