@@ -17,6 +17,7 @@ import os
 import shutil
 import signal
 import sys
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -27,7 +28,7 @@ from images import image
 from processes import log_tail, pid_of, recorded
 from settings import CACHE, ClusterError, Paths, paths
 from shell import answers, kubectl, lock, run, say
-from up import up
+from up import require_builder, require_machine, up
 
 
 def status(at: Paths) -> bool:
@@ -48,14 +49,17 @@ def status(at: Paths) -> bool:
 
 
 def external(kubeconfig: str, command: str) -> int:
-    """Do up, down and status on a cluster that someone else runs."""
+    """Do up, down, status and preflight on a cluster that someone else runs."""
     if command == "down":
         say(f"{kubeconfig}: not this tool's cluster, left alone")
         return 0
     if not shutil.which("kubectl"):
         raise ClusterError("STEPWARDEN_TEST_KUBECONFIG is set, but there is no kubectl in PATH")
     run(["kubectl", "--kubeconfig", kubeconfig, "get", "--raw", "/readyz"])
-    print(kubeconfig if command == "up" else f"API ready\nKUBECONFIG={kubeconfig}")
+    if command == "up":
+        print(kubeconfig)
+    elif command == "status":
+        print(f"API ready\nKUBECONFIG={kubeconfig}")
     return 0
 
 
@@ -73,6 +77,13 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--dir", type=Path, default=default, help="state directory (default: %(default)s)")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("build", help="build the binaries unless cached; prints their folder")
+    commands.add_parser(
+        "preflight", help="say in one line what a cluster misses here; exit status 1 if anything"
+    )
+    which = commands.add_parser(
+        "which", help="print the path of a binary that is built; nothing if it is not"
+    )
+    which.add_argument("binary")
     commands.add_parser("prometheus", help="build Prometheus unless cached; prints its path")
     start = commands.add_parser("up", help="start the cluster; prints the KUBECONFIG path")
     only = "etcd, API server and controller-manager on 127.0.0.1: no node, no root"
@@ -90,33 +101,52 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def make_image(at: Paths, options: argparse.Namespace) -> Path:
+    """Build the image that the command line names."""
+    context = options.context or options.dockerfile.parent
+    return image(at, options.name, partial(build_image, at, options.name, options.dockerfile, context))
+
+
+def locked(what: str, at: Paths, make: Callable[[Paths], Path]) -> Path:
+    """Make something that two commands must not make at once."""
+    with lock(at, what):
+        return make(at)
+
+
+def which(at: Paths, binary: str) -> Path | None:
+    """Find a binary that is built already."""
+    path = at.bin / binary
+    return path if path.exists() else None
+
+
+def preflight() -> None:
+    """Raise, with what is missing, where a cluster and its image can't be made."""
+    require_machine("node")
+    require_builder()
+
+
+COMMANDS: Mapping[str, Callable[[Paths, argparse.Namespace], object]] = {
+    "build": lambda at, _: locked("cluster", at, build),
+    "prometheus": lambda at, _: locked("prometheus", at, build_prometheus),
+    "preflight": lambda _at, _options: preflight(),
+    "which": lambda at, options: which(at, options.binary),
+    "up": lambda at, options: up(at, api_only=options.api_only, max_pods=options.max_pods),
+    "down": lambda at, _: down(at),
+    "status": lambda at, _: status(at),
+    "image": make_image,
+    "logs": lambda at, options: logs(at, options.component, options.lines),
+}
+
+
 def carry_out(options: argparse.Namespace) -> int:
-    """Do one command."""
+    """Do one command, and print the path that is its result."""
     kubeconfig = os.environ.get("STEPWARDEN_TEST_KUBECONFIG")
-    if kubeconfig and options.command in ("up", "down", "status"):
+    if kubeconfig and options.command in ("up", "down", "status", "preflight"):
         return external(kubeconfig, options.command)
-    at = paths(options.dir)
-    match options.command:
-        case "build":
-            with lock(at):
-                print(build(at))
-        case "prometheus":
-            with lock(at, "prometheus"):
-                print(build_prometheus(at))
-        case "up":
-            print(up(at, api_only=options.api_only, max_pods=options.max_pods))
-        case "down":
-            down(at)
-        case "status":
-            return 0 if status(at) else 1
-        case "image":
-            context = options.context or options.dockerfile.parent
-            print(
-                image(at, options.name, partial(build_image, at, options.name, options.dockerfile, context))
-            )
-        case "logs":
-            logs(at, options.component, options.lines)
-    return 0
+    result = COMMANDS[options.command](paths(options.dir), options)
+    if isinstance(result, Path):
+        print(result)
+    return 1 if result is False else 0
 
 
 def main() -> int:

@@ -3,6 +3,7 @@
 import os
 import shutil
 import time
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
@@ -74,27 +75,38 @@ def claim(at: Paths, wanted: str) -> None:
     mode = at.run / "mode"
     if mode.exists() and mode.read_text() != wanted:
         raise ClusterError(f"a cluster of kind {mode.read_text()} is up in {at.dir}; run `down` first")
-    preflight(at, wanted)
+    require_machine(wanted)
+    if wanted == "node" and not mode.exists():
+        require_no_other()
     if not mode.exists():
         shutil.rmtree(at.logs, ignore_errors=True)
     at.run.mkdir(mode=0o755, exist_ok=True)
     mode.write_text(wanted)
 
 
-def preflight(at: Paths, wanted: str) -> None:
-    """Say everything that is missing at once, before anything is started."""
-    commands = NODE_COMMANDS if wanted == "node" else {"openssl": "openssl"}
-    missing = {package for command, package in commands.items() if not shutil.which(command)}
-    if wanted == "node" and not (CNI_PLUGINS / "bridge").exists():
-        missing.add("containernetworking-plugins")
-    if wanted == "node" and os.geteuid() != 0:
+def require_machine(kind: str) -> None:
+    """Raise, with everything that is missing at once, where this machine can't run such a cluster."""
+    if kind == "node" and os.geteuid() != 0:
         raise ClusterError("a node needs root (only `up --api-only` does not)")
+    require_packages(NODE_COMMANDS if kind == "node" else {"openssl": "openssl"})
+    if kind == "node" and not FORWARDING.exists():
+        raise ClusterError("the kernel has no bridge netfilter: modprobe br_netfilter")
+
+
+def require_builder() -> None:
+    """Raise where the binaries or the project's image can't be made."""
+    if not shutil.which("go"):
+        raise ClusterError("no Go (1.25 or newer) to build Kubernetes with")
+    require_packages({"buildah": "buildah", "debootstrap": "debootstrap"})
+
+
+def require_packages(commands: Mapping[str, str]) -> None:
+    """Raise with the packages whose commands are not here."""
+    missing = {package for command, package in commands.items() if not shutil.which(command)}
+    if "ip" in commands and not (CNI_PLUGINS / "bridge").exists():
+        missing.add("containernetworking-plugins")
     if missing:
         raise ClusterError(f"missing: apt-get install -y {' '.join(sorted(missing))}")
-    if wanted == "node" and not FORWARDING.exists():
-        raise ClusterError("the kernel has no bridge netfilter: modprobe br_netfilter")
-    if wanted == "node" and not (at.run / "mode").exists():
-        require_no_other()
 
 
 def require_no_other() -> None:
