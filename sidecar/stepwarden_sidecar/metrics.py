@@ -19,6 +19,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector, CollectorRegistry
+from prometheus_client.utils import floatToGoString
 
 from stepwarden.metrics import Kind, Metric, table
 from stepwarden_sidecar.ranks import BUCKETS, Rank
@@ -120,7 +121,7 @@ class Collected(Collector):
     def step_seconds(self) -> HistogramMetricFamily:
         """Make the histogram of step times."""
         family = HistogramMetricFamily(STEP_SECONDS.name, STEP_SECONDS.help, labels=self.labels(STEP_SECONDS))
-        bounds = [*(f"{bound:.3g}" for bound in BUCKETS), "+Inf"]
+        bounds = [*map(floatToGoString, BUCKETS), "+Inf"]
         for rank in self.sidecar.ranks:
             buckets = list(zip(bounds, accumulate(map(float, rank.counts)), strict=True))
             family.add_metric([*self.values, str(rank.rank)], buckets, sum_value=rank.seconds)

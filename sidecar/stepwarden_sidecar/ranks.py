@@ -9,7 +9,7 @@ from stepwarden.wire import RankReport, RankState, State, StepTaken
 
 SILENT = 5.0  # seconds without a RankState, which comes once a second
 WINDOW = 10  # steps that the speed is taken over
-BUCKETS = tuple(10 ** (exponent / 2) for exponent in range(-4, 5))  # 10 ms to 100 s, two a decade
+BUCKETS = (0.01, 0.0316, 0.1, 0.316, 1.0, 3.16, 10.0, 31.6, 100.0)  # seconds, two a decade
 
 
 @dataclass(slots=True)

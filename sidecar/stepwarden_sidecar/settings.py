@@ -21,7 +21,7 @@ class SettingsError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """A sidecar's settings. `hub` is None where this sidecar is the hub; `ranks` where it wasn't said."""
+    """A sidecar's settings. `hub` is None where this sidecar is it, `ranks` where nobody said how many."""
 
     directory: Path
     token: str = field(repr=False)
@@ -41,16 +41,16 @@ def read(environment: Mapping[str, str]) -> Settings:
         message = f"{wire.ENV_DIRECTORY} is too long for a unix socket: {directory}"
         raise SettingsError(message)
     report = environment.get(wire.ENV_REPORT)
+    pod = number(environment, wire.ENV_POD, (0, MAX_RANKS - 1))
+    port = number(environment, wire.ENV_PORT, (0, MAX_PORT))
     named = {"training_job": environment.get(ENV_JOB), "namespace": environment.get(ENV_NAMESPACE)}
     return Settings(
         directory=directory,
         token=required(environment, wire.ENV_TOKEN, "the secret that whoever asks it must know"),
-        hub=hub(environment.get(wire.ENV_HUB)),
-        pod=number(environment, wire.ENV_POD, (0, MAX_RANKS - 1)) or 0,
+        hub=hub(environment.get(wire.ENV_HUB), pod),
+        pod=pod or 0,
         ranks=number(environment, wire.ENV_RANKS, (1, MAX_RANKS)),
-        port=wire.DEFAULT_PORT
-        if (port := number(environment, wire.ENV_PORT, (0, MAX_PORT))) is None
-        else port,
+        port=wire.DEFAULT_PORT if port is None else port,
         bind=environment.get(ENV_BIND) or "0.0.0.0",  # noqa: S104 - as above
         report=Path(report) if report else None,
         labels=tuple((name, value) for name, value in named.items() if value),
@@ -78,10 +78,17 @@ def number(environment: Mapping[str, str], name: str, within: tuple[int, int]) -
     return int(value)
 
 
-def hub(url: str | None) -> str | None:
-    """Return the hub's URL without a final slash; None where this sidecar is the hub."""
-    if not url:
+def hub(url: str | None, pod: int | None) -> str | None:
+    """
+    Return the hub's URL without a final slash; None where this sidecar is the hub.
+
+    All pods of a job have the same template, so pod 0 is told its own URL.
+    """
+    if not url or pod == 0:
         return None
+    if pod is None:
+        message = f"{wire.ENV_POD} is not set: with {wire.ENV_HUB}, it says whether this pod is the hub's"
+        raise SettingsError(message)
     if not url.startswith(("http://", "https://")):
         message = f"{wire.ENV_HUB} is {url!r}: give a URL, as in http://job-0.job:{wire.DEFAULT_PORT}"
         raise SettingsError(message)
