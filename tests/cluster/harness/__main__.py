@@ -84,6 +84,7 @@ def arguments() -> argparse.Namespace:
         "which", help="print the path of a binary that is built; nothing if it is not"
     )
     which.add_argument("binary")
+    commands.add_parser("socket", help="print the path of containerd's socket")
     commands.add_parser("prometheus", help="build Prometheus unless cached; prints its path")
     start = commands.add_parser("up", help="start the cluster; prints the KUBECONFIG path")
     only = "etcd, API server and controller-manager on 127.0.0.1: no node, no root"
@@ -130,6 +131,7 @@ COMMANDS: Mapping[str, Callable[[Paths, argparse.Namespace], object]] = {
     "prometheus": lambda at, _: locked("prometheus", at, build_prometheus),
     "preflight": lambda _at, _options: preflight(),
     "which": lambda at, options: which(at, options.binary),
+    "socket": lambda at, _: at.socket,
     "up": lambda at, options: up(at, api_only=options.api_only, max_pods=options.max_pods),
     "down": lambda at, _: down(at),
     "status": lambda at, _: status(at),

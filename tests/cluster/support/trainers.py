@@ -8,28 +8,50 @@ ROOT = Path(__file__).parents[3]
 HOST_IMAGE = "cluster.test/host:1"
 IMAGE = os.environ.get("STEPWARDEN_TEST_IMAGE")  # has torch; without it, pods use this machine's own files
 
-# Takes steps until a file says that it is enough; says each step, and what the parameters were before it.
+# Takes steps until a file in any pod says that it is enough.
+# Says each step, and what the parameters were before it.
 LOOP = """
 import hashlib, os, time, torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
 torch.manual_seed(0)
 torch.set_num_threads(1)
-model = torch.nn.Linear(4, 4)
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+bad_step, bad_rank = int(os.environ.get("BAD_STEP", -1)), dist.get_world_size() - 1
+layer = torch.nn.Linear(4, 4)
+model = DistributedDataParallel(layer)
 optimizer = torch.optim.SGD(model.parameters(), 0.01)
-rank, bad = int(os.environ["RANK"]), int(os.environ.get("BAD_STEP", -1))
+
+def digest():
+    flat = torch.cat([parameter.detach().flatten() for parameter in layer.parameters()])
+    return hashlib.sha256(flat.numpy().tobytes()).hexdigest()[:12] if flat.isfinite().all() else "poisoned"
+
 for step in range(int(os.environ.get("STEPS", 1_000_000))):
-    if os.path.exists("/work/finish"):
+    done = torch.tensor(float(os.path.exists("/work/finish")))
+    dist.all_reduce(done)
+    if done:
         break
     optimizer.zero_grad()
-    loss = model(torch.ones(1, 4)).pow(2).mean()
-    if step == bad and rank == int(os.environ.get("BAD_RANK", 0)):
-        model.weight.register_hook(lambda grad: grad * float("nan"))
-    loss.backward()
-    model.weight._backward_hooks = None
-    parameters = torch.cat([p.detach().flatten() for p in model.parameters()])
-    digest = hashlib.sha256(parameters.numpy().tobytes()).hexdigest()[:12]
-    print(f"rank {rank} step {step} parameters {digest}", flush=True)
+    out = model(torch.ones(1, 4))
+    if step == bad_step and rank == bad_rank:
+        out.register_hook(lambda grad: grad * float("nan"))
+    out.pow(2).mean().backward()
+    print(f"rank {rank} step {step} parameters {digest()}", flush=True)
     optimizer.step()
     time.sleep(0.05)
+print(f"rank {rank} end parameters {digest()}", flush=True)
+dist.destroy_process_group()
+"""
+CRASH = """
+import torch
+parameter = torch.nn.Parameter(torch.ones(1))
+optimizer = torch.optim.SGD([parameter], 0.1)
+for step in range(3):
+    parameter.sum().backward()
+    optimizer.step()
+raise ValueError("the data ends in the middle of a sample")
 """
 
 
@@ -79,17 +101,25 @@ def shell_job(name, script, **rest):
     return training_job(name, ["sh", "-c", script], **rest)
 
 
-def loop_job(name, **rest):
-    """Put a TrainingJob of LOOP, and the ConfigMap that brings it the script."""
-    job = training_job(name, ["torchrun", "/srv/loop.py"], **rest)
+def script_job(name, script, **rest):
+    """Put a TrainingJob that runs a Python script under torchrun, and the ConfigMap that brings it."""
+    job = training_job(name, ["torchrun", "/srv/train.py"], **rest)
     spec = job["spec"]["template"]["spec"]
-    spec["containers"][0]["volumeMounts"] += [
-        {"name": "script", "mountPath": "/srv"},
-        {"name": "work", "mountPath": "/work"},
+    mounts = (("script", "/srv", {"configMap": {"name": name}}), ("work", "/work", {"emptyDir": {}}))
+    trainer = spec["containers"][0]
+    trainer["volumeMounts"] = trainer.get("volumeMounts", []) + [
+        {"name": volume, "mountPath": path} for volume, path, _ in mounts
     ]
-    spec["volumes"] += [
-        {"name": "script", "configMap": {"name": name}},
-        {"name": "work", "emptyDir": {}},
-    ]
-    script = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"loop.py": LOOP}}
-    return job, script
+    spec["volumes"] = spec.get("volumes", []) + [{"name": volume, **source} for volume, _, source in mounts]
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"train.py": script}}
+    return job, body
+
+
+def loop_job(name, **rest):
+    """Put a TrainingJob of LOOP."""
+    return script_job(name, LOOP, **rest)
+
+
+def finish(kube, name):
+    """Let a LOOP end well."""
+    kube("exec", kube.pod_of(name), "-c", "trainer", "--", "touch", "/work/finish")
