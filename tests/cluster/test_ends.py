@@ -41,12 +41,12 @@ def test_a_traceback_is_told_by_the_agent(kube):
     assert "the data ends in the middle of a sample" in kube.condition("raise", "Failed")["message"]
 
 
-def no_image(kube, job):
+def no_image(_kube, job):
     job["spec"]["template"]["spec"]["containers"][0]["image"] = "registry.invalid/none:1"
     return job, ("ErrImagePull", "ImagePullBackOff"), "registry.invalid/none:1"
 
 
-def no_room(kube, job):
+def no_room(_kube, job):
     resources = {"requests": {"cpu": "4000"}}
     job["spec"]["template"]["spec"]["containers"][0]["resources"] = resources
     return job, ("Unschedulable",), "Insufficient cpu"

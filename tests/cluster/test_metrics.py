@@ -86,10 +86,9 @@ def test_prometheus_holds_every_metric_of_the_docs(kube, prometheus):
         return wanted - set(prometheus("label/__name__/values"))
 
     until("every metric", lambda: not missing(), 60, lambda: f"missing: {sorted(missing())}")
-    steps = prometheus("query?query=stepwarden_step")["result"]
-    mine = {
-        (s["metric"]["pod"], s["metric"]["rank"]) for s in steps if s["metric"]["namespace"] == kube.namespace
-    }
+    found = prometheus("query?query=stepwarden_step")["result"]
+    steps = [one["metric"] for one in found if one["metric"]["namespace"] == kube.namespace]
+    mine = {(step["pod"], step["rank"]) for step in steps}
     pods = sorted(kube.pods("loop"))
     assert mine == {(pods[0], "0"), (pods[1], "1")}
     finish(kube, "loop")
