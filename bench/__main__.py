@@ -1,0 +1,25 @@
+"""
+The benchmarks behind docs/benchmarks.md: `python bench [agent|scale|reaction] [options]`.
+
+Without a name, all of them, one after the other.
+"""
+
+import sys
+from importlib import import_module
+
+BENCHMARKS = ("agent", "scale", "reaction")
+
+
+def main() -> None:
+    """Run one benchmark, or all."""
+    name, *options = sys.argv[1:] or ["all"]
+    if name not in (*BENCHMARKS, "all"):
+        message = f"{name!r} is not a benchmark: give one of {', '.join(BENCHMARKS)}, or none for all"
+        raise SystemExit(message)
+    for each in BENCHMARKS if name == "all" else (name,):
+        print(f"== {each}", flush=True)
+        import_module(each).main(options)
+
+
+if __name__ == "__main__":
+    main()
