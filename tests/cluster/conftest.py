@@ -58,7 +58,7 @@ def cluster(shared):
 def install(kube):
     """Build the image, and install the chart anew: helm leaves a CRD that exists as it is."""
     tag = image_tag()
-    harness("image", f"{IMAGE}:{tag}", str(ROOT / "Dockerfile"))
+    harness("image", "--once", f"{IMAGE}:{tag}", str(ROOT / "Dockerfile"))
     if "stepwarden" in kube.helm("list", "-n", SYSTEM, "-q").split():
         kube("delete", "tj", "-A", "--all")
         kube.helm("uninstall", "stepwarden", "-n", SYSTEM, "--wait")

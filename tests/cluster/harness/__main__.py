@@ -24,7 +24,7 @@ from pathlib import Path
 from binaries import build, build_prometheus
 from builder import build_image
 from down import down
-from images import image
+from images import archive_of, image, load
 from processes import log_tail, pid_of, recorded
 from settings import CACHE, ClusterError, Paths, paths
 from shell import answers, kubectl, lock, run, say
@@ -95,6 +95,7 @@ def arguments() -> argparse.Namespace:
     make = commands.add_parser("image", help="build an image and import it; prints the archive's path")
     make.add_argument("name", help="with a tag other than latest")
     make.add_argument("dockerfile", type=Path)
+    make.add_argument("--once", action="store_true", help="if it was made before, only import that")
     make.add_argument("--context", type=Path, help="build context (default: the Dockerfile's folder)")
     tail = commands.add_parser("logs", help="the components' logs")
     tail.add_argument("component", nargs="?", help="default: the last lines of each")
@@ -104,7 +105,10 @@ def arguments() -> argparse.Namespace:
 
 def make_image(at: Paths, options: argparse.Namespace) -> Path:
     """Build the image that the command line names."""
-    context = options.context or options.dockerfile.parent
+    context, made = options.context or options.dockerfile.parent, archive_of(at, options.name)
+    if options.once and made.exists():
+        load(at, options.name, made)
+        return made
     return image(at, options.name, partial(build_image, at, options.name, options.dockerfile, context))
 
 

@@ -45,7 +45,18 @@ def image(at: Paths, name: str, make: Callable[[Path], None]) -> Path:
         with timed(f"make {name}"):
             make(target)
         load(at, name, target)
+        forget_others(at, name)
         return target
+
+
+def forget_others(at: Paths, name: str) -> None:
+    """Drop the older tags of an image: each is some 300 MB. Containers that run keep what they run from."""
+    for path in at.images.glob(archive_of(at, f"{name.rpartition(':')[0]}:*").name.replace("%2A", "*")):
+        other = urllib.parse.unquote(path.stem)
+        if other != name:
+            path.unlink()
+            if pid_of(at, "containerd"):
+                ctr(at, "images", "rm", other, check=False)
 
 
 def load(at: Paths, name: str, target: Path) -> None:
