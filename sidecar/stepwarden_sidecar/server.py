@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from aiohttp import web
+from aiohttp.http import HttpProcessingError
 
 from stepwarden.wire import Instruction, Orders, PodReport, from_dict, to_line
 from stepwarden_sidecar import metrics
@@ -18,6 +19,11 @@ MAX_WAIT = 60.0
 HUB_HEADER = "Stepwarden-Hub"  # another value: the hub was started anew, and must be told everything again
 
 Wanted = TypeVar("Wanted", Instruction, PodReport, Orders)
+NO_HTTP = (
+    HttpProcessingError,
+    web.RequestPayloadError,
+    ConnectionError,
+)  # the last: gone amid its own request
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 SIDECAR = web.AppKey("sidecar", Sidecar)
@@ -40,14 +46,14 @@ def logger(sidecar: Sidecar) -> logging.Logger:
     """Make a logger for aiohttp that counts what was no HTTP instead of writing a traceback for each."""
 
     def count(record: logging.LogRecord) -> bool:
-        if record.msg.startswith("Error handling request") and record.levelno >= logging.ERROR:
-            cause = record.exc_info[1] if record.exc_info else None
-            if cause is None or type(cause).__module__.startswith("aiohttp"):
-                sidecar.garbled()
-                return False
-        return True
+        cause = record.exc_info[1] if record.exc_info else None
+        if record.msg.startswith("Error handling request") and isinstance(cause, NO_HTTP):
+            sidecar.garbled()
+            return False
+        return record.levelno >= logging.INFO
 
     made = logging.getLogger("stepwarden_sidecar.http")
+    made.setLevel(logging.DEBUG)  # where aiohttp tells of an unknown method
     made.addFilter(count)
     return made
 
