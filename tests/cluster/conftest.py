@@ -47,7 +47,8 @@ def cluster(shared):
     except CommandError as error:
         pytest.skip(f"no cluster here: {error}")
     with locked(shared / "install.lock"):
-        path = f"{harness('build')}:{Path(sys.executable).parent}"
+        theirs = os.environ.get("STEPWARDEN_TEST_KUBECONFIG")  # with the kubectl and helm that they have
+        path = f"{os.environ['PATH'] if theirs else harness('build')}:{Path(sys.executable).parent}"
         kube = Kube(harness("up"), path, SYSTEM)
         if not (shared / "installed").exists():
             install(kube)
