@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 EVERY = 1.0  # seconds after which the hub is told that nothing changed
 SOON = 0.02  # seconds over which changes are gathered
-RANKS_A_SECOND = 4000.0  # whose steps a hub can take in: with more of them, steps are told less often
+RANKS_A_SECOND = 1000.0  # whose steps a hub takes in with ease: with more, steps are told less often
 WAIT = 20.0  # seconds of a long poll
 PATIENCE = 5.0  # seconds that an answer may take
 BACKOFF = (0.1, 5.0)  # seconds, first and last
