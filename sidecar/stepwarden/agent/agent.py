@@ -1,0 +1,235 @@
+"""
+The agent of one rank: what happens at the boundary of each optimizer step.
+
+It is a guest in the user's process. Its own errors end itself and not the training, it calls
+no collective, changes no number, and blocks only where a hold was asked for.
+"""
+
+import functools
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import torch
+from torch.optim import Optimizer
+
+from stepwarden import policy
+from stepwarden.agent.environment import Environment
+from stepwarden.agent.gate import Gate
+from stepwarden.agent.judge import Judge, strongest, unknowns
+from stepwarden.agent.link import Link
+from stepwarden.agent.losses import Losses
+from stepwarden.agent.reading import Before, Reading, Values, capturing, read
+from stepwarden.agent.replicas import Local
+from stepwarden.agent.say import say
+from stepwarden.wire import Finding, RankState, State, StepTaken, Update
+
+
+class Agent:
+    """One rank's agent. `link` is None where there is no sidecar: then it never holds."""
+
+    def __init__(self, environment: Environment, link: Link | None) -> None:
+        """Begin before the first step."""
+        self.environment = environment
+        self.link = link
+        self.gate = Gate()
+        self.losses = Losses()
+        self.local = Local()
+        self.judges: WeakKeyDictionary[Optimizer, Judge] = WeakKeyDictionary()
+        self.late: deque[tuple[Optimizer, Reading]] = deque()
+        self.open: tuple[Finding, ...] = ()
+        self.state: tuple[State, str] = ("running", "")
+        self.step = -1
+        self.stepped: float | None = None
+        self.off = False
+        self.process = os.getpid()
+
+    def guard(self, function: Callable[..., object], *args: Any) -> None:
+        """Call one of the agent's own functions: its error ends the agent, and nothing else."""
+        if self.off:
+            return
+        try:
+            function(*args)
+        except Exception as error:  # noqa: BLE001 - a guest never breaks its host, whatever went wrong
+            self.broke(f"{type(error).__name__}: {error}")
+
+    def broke(self, why: str = "its watcher thread ended") -> None:
+        """Go off for good, and let the training go on."""
+        self.off = True
+        self.gate.abandon()
+        self.judges.clear()
+        say(f"rank {self.environment.rank}: the agent failed and is off, the training goes on: {why:.500}")
+
+    def before_step(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """
+        Stand before an optimizer's step: torch calls it.
+
+        With a closure the gradients are made within the step, so the boundary is behind the
+        closure's first call.
+        """
+        if self.off or torch.compiler.is_compiling():
+            return None
+        closure = args[1] if len(args) > 1 else kwargs.get("closure")
+        if not callable(closure):
+            self.guard(self.boundary, optimizer)
+            return None
+        watched = self.behind(closure, optimizer)
+        if len(args) > 1:
+            return (args[0], watched, *args[2:]), kwargs
+        return args, {**kwargs, "closure": watched}
+
+    def behind(self, closure: Callable[..., Any], optimizer: Optimizer) -> Callable[..., Any]:
+        """Return a closure that has the boundary behind its first call."""
+        passed = False
+
+        @functools.wraps(closure)
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            nonlocal passed
+            outcome = closure(*args, **kwargs)
+            if not passed:
+                passed = True
+                self.guard(self.boundary, optimizer)
+            return outcome
+
+        return watched
+
+    def boundary(self, optimizer: Optimizer) -> None:
+        """Read, judge, report, and act."""
+        if torch.cuda.is_available() and capturing():
+            return
+        began = time.perf_counter()
+        judge = self.judges.setdefault(optimizer, Judge(self.environment))
+        judge.count += 1
+        self.step = max(self.step, judge.count - 1)
+        reading = read(optimizer, self.before(judge.count - 1, began))
+        findings: list[tuple[Finding, policy.Action]] = []
+        while self.late and self.late[0][1].arrived:
+            self.catch_up()
+        if reading.on_host or self.environment.strict or judge.parameters is None:
+            values = reading.values()
+            findings = judge.findings(judge.observe(optimizer, reading, values, late=False))
+            self.report(findings)
+            self.taken(reading, values, time.perf_counter() - began)
+        else:
+            reading.send_to_host()
+            reading.overhead += time.perf_counter() - began
+            self.late.append((optimizer, reading))
+        self.act(optimizer, judge, findings)
+
+    def before(self, step: int, began: float) -> Before:
+        """Gather what came before the boundary, and begin the next step."""
+        seconds = None if self.stepped is None else began - self.stepped
+        self.stepped = began
+        local, spent = self.local.take()
+        return Before(
+            step=max(self.step, step),
+            loss=self.losses.take(),
+            local=local,
+            place=self.losses.place,
+            began=time.time(),
+            seconds=seconds,
+            spent=spent,
+        )
+
+    def catch_up(self) -> None:
+        """Judge the earliest step that was put off. Waits for the device, unless its numbers have arrived."""
+        optimizer, reading = self.late.popleft()
+        judge = self.judges[optimizer]
+        values = reading.values()
+        findings = judge.findings(judge.observe(optimizer, reading, values, late=True))
+        self.report(findings)
+        self.taken(reading, values, reading.overhead)
+        if any(finding.severity == "critical" for finding, _ in findings):
+            judge.applied(reading.step)
+
+    def finish(self) -> None:
+        """Judge all steps that were put off."""
+        while self.late:
+            self.catch_up()
+
+    def report(self, findings: list[tuple[Finding, policy.Action]]) -> None:
+        """Say the findings of a step: to the sidecar, or on stderr where there is none."""
+        for finding, _ in findings:
+            if self.link is not None:
+                self.link.say_finding(finding)
+            elif finding.severity != "info":
+                say(f"rank {finding.rank} at step {finding.step}: {finding.kind}: {finding.message}")
+
+    def taken(self, reading: Reading, values: Values, overhead: float) -> None:
+        """Say that a step reached its boundary."""
+        if self.link is not None:
+            self.link.say(
+                StepTaken(
+                    rank=self.environment.rank,
+                    step=reading.step,
+                    time=reading.began,
+                    seconds=reading.seconds,
+                    loss=values.loss,
+                    gradient_norm=values.gradient_norm,
+                    overhead_seconds=overhead + reading.spent,
+                    dropped=self.link.dropped,
+                )
+            )
+
+    def act(self, optimizer: Optimizer, judge: Judge, findings: list[tuple[Finding, policy.Action]]) -> None:
+        """Do what the policy asks for: go on, skip the update, or wait for orders."""
+        action = strongest(findings)
+        update: Update = "skip" if action == "Skip" else "apply"
+        if self.link is not None:
+            pausing = tuple(finding for finding, asked in findings if asked in policy.PAUSING)
+            ordered = self.gate.pass_(
+                self.step, finding=bool(pausing), held=functools.partial(self.held, pausing)
+            )
+            update = ordered if pausing else update
+            self.go_on(update)
+        if update == "skip":
+            skip(optimizer)
+        elif any(finding.severity == "critical" for finding, _ in findings):
+            judge.applied(self.step)
+
+    def held(self, pausing: tuple[Finding, ...]) -> None:
+        """Say that the rank holds, and why."""
+        self.state = ("held", pausing[0].kind if pausing else "HoldRequested")
+        why = pausing[0].message if pausing else "a hold was asked for"
+        say(f"rank {self.environment.rank} holds at step {self.step} before the update: {why}")
+        self.say_state()
+        self.open = pausing
+
+    def go_on(self, update: Update) -> None:
+        """Say that the rank goes on, if it was held."""
+        if self.state[0] != "held":
+            return
+        self.state, self.open = ("running", ""), ()
+        self.stepped = time.perf_counter()
+        how = "without its update" if update == "skip" else "with its update"
+        say(f"rank {self.environment.rank} goes on from step {self.step} {how}")
+        self.say_state()
+
+    def whole_state(self) -> RankState:
+        """Return where the rank is."""
+        state, reason = self.state
+        return RankState(
+            rank=self.environment.rank,
+            state=state,
+            step=self.step,
+            time=time.time(),
+            pid=self.process,
+            reason=reason,
+            unknown={"agent": "AgentFailed"} if self.off else unknowns(self.judges),
+        )
+
+    def say_state(self) -> bool:
+        """Say where the rank is, and while it is held what holds it; False where nobody listens."""
+        if self.link is None:
+            return False
+        return self.link.say(self.whole_state()) and all(map(self.link.say, self.open))
+
+
+def skip(optimizer: Optimizer) -> None:
+    """Make an optimizer's step do nothing, weight decay included: it passes over what has no gradient."""
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            parameter.grad = None

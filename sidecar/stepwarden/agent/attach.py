@@ -1,0 +1,128 @@
+"""Attaching the agent to the process it runs in, and taking it off again."""
+
+import atexit
+import os
+import sys
+import weakref
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+from stepwarden.agent import failures, losses, replicas
+from stepwarden.agent.agent import Agent
+from stepwarden.agent.environment import Environment
+from stepwarden.agent.link import Link
+from stepwarden.agent.say import say
+from stepwarden.agent.watcher import Watcher
+from stepwarden.wire import Finding, State
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class Attached:
+    """An agent at work in this process."""
+
+    def __init__(self, environment: Environment) -> None:
+        """Attach. Raises where torch lacks what the agent hooks into."""
+        self.agent = Agent(environment, connect(environment))
+        self.ended = False
+        self.excepthook = sys.excepthook
+        self.watcher = self.watch()
+        self.undo: list[Callable[[], object]] = [
+            register_optimizer_step_pre_hook(self.agent.before_step).remove,
+            losses.install(self.agent.losses, self.agent.guard),
+        ]
+        if environment.ranks > 1 and torch.distributed.is_available():
+            self.undo.append(replicas.install(self.agent.local, self.agent.guard))
+        sys.excepthook = self.uncaught
+        atexit.register(self.end)
+        agent = weakref.ref(self.agent)
+        os.register_at_fork(after_in_child=lambda: forked(agent))
+
+    def watch(self) -> Watcher | None:
+        """Start the thread that takes orders, where there is a sidecar to give them."""
+        agent = self.agent
+        if agent.link is None:
+            return None
+        if not agent.say_state():
+            say(
+                f"rank {agent.environment.rank}: no sidecar answers at {agent.link.sidecar}: "
+                "findings are printed here, and nothing is held"
+            )
+            agent.link.close()
+            agent.link = None
+            return None
+        watcher = Watcher(agent.link, agent.gate, agent.say_state, agent.broke)
+        watcher.thread.start()
+        return watcher
+
+    def uncaught(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        """Report an uncaught exception, and hand it on as if this package was not in its traceback."""
+        self.agent.guard(self.failed, error, trace)
+        self.excepthook(kind, error, failures.without_us(trace))
+
+    def failed(self, error: BaseException, trace: TracebackType | None) -> None:
+        """Say that the rank failed; a person who interrupts it is no fault."""
+        agent = self.agent
+        if os.getpid() != agent.process or self.ended:
+            return
+        self.ended = True
+        if isinstance(error, KeyboardInterrupt):
+            self.last_words("ended", "Interrupted")
+        else:
+            found = failures.failed(error, trace, agent.environment.rank, agent.step + 1)
+            self.last_words("failed", type(error).__name__, found)
+
+    def end(self) -> None:
+        """Say that the rank ended. Runs at the interpreter's exit."""
+        error = failures.last_exception()
+        if error is not None:  # the user's own excepthook stands before ours
+            self.agent.guard(self.failed, error, error.__traceback__)
+        elif not self.ended and os.getpid() == self.agent.process:
+            self.ended = True
+            self.agent.guard(self.agent.finish)
+            self.agent.guard(self.last_words, "ended", "")
+
+    def last_words(self, state: State, reason: str, *findings: Finding) -> None:
+        """Say the final state and its findings, with a moment's patience."""
+        self.agent.state = (state, reason)
+        if self.watcher is not None:
+            self.watcher.stopped = True
+        if self.agent.link is not None:
+            self.agent.link.say_last(*findings, self.agent.whole_state())
+
+    def detach(self) -> None:
+        """Take everything off again."""
+        self.ended = True
+        self.agent.off = True
+        for undo in reversed(self.undo):
+            undo()
+        if sys.excepthook == self.uncaught:
+            sys.excepthook = self.excepthook
+        atexit.unregister(self.end)
+        if self.watcher is not None:
+            self.watcher.stopped = True
+            self.watcher.thread.join()
+        if self.agent.link is not None:
+            self.agent.link.close()
+
+
+def forked(agent: weakref.ref[Agent]) -> None:
+    """Be off in a child process."""
+    if (living := agent()) is not None:
+        living.off = True
+
+
+def connect(environment: Environment) -> Link | None:
+    """Open the line to the sidecar; None, and a line on stderr, where there can't be one."""
+    if environment.directory is None:
+        say(f"rank {environment.rank}: no sidecar (STEPWARDEN_DIR is not set): nothing is held")
+        return None
+    try:
+        return Link(environment.directory, environment.rank)
+    except OSError as error:
+        say(f"rank {environment.rank}: no sidecar ({error}): findings are printed here, and nothing is held")
+        return None

@@ -1,0 +1,47 @@
+"""The gate at the step boundary: when a rank waits there, and until when."""
+
+import threading
+from collections.abc import Callable
+
+from stepwarden.wire import Orders, Update
+
+
+def waits(step: int, orders: Orders, *, finding: bool) -> bool:
+    """Whether a rank at the boundary of a step waits, for a finding of that step or a person's hold."""
+    asked = orders.hold_at is not None and step >= orders.hold_at
+    return asked or (finding and step > orders.acknowledged)
+
+
+class Gate:
+    """Holds the training thread; orders come from the watcher thread."""
+
+    def __init__(self) -> None:
+        """Begin open."""
+        self.orders = Orders()
+        self.abandoned = False
+        self.changed = threading.Condition()
+
+    def receive(self, orders: Orders) -> None:
+        """Take new orders."""
+        with self.changed:
+            self.orders = orders
+            self.changed.notify_all()
+
+    def abandon(self) -> None:
+        """Let the rank go on for ever: the agent itself is broken."""
+        with self.changed:
+            self.abandoned = True
+            self.changed.notify_all()
+
+    def pass_(self, step: int, *, finding: bool, held: Callable[[], None]) -> Update:
+        """
+        Wait at the boundary of a step while orders or its finding ask for it; a signal interrupts.
+
+        Calls `held` once, before waiting. Returns what becomes of the update.
+        """
+        with self.changed:
+            if waits(step, self.orders, finding=finding) and not self.abandoned:
+                held()
+            while waits(step, self.orders, finding=finding) and not self.abandoned:
+                self.changed.wait()
+            return self.orders.update if finding and not self.abandoned else "apply"

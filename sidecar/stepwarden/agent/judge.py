@@ -1,0 +1,130 @@
+"""From a reading of a step to its findings: observes, asks the probes, remembers what was said."""
+
+import math
+from collections import deque
+from collections.abc import Mapping
+
+from torch.optim import Optimizer
+
+from stepwarden import policy
+from stepwarden.agent import blame
+from stepwarden.agent.environment import Environment
+from stepwarden.agent.parameters import Parameters
+from stepwarden.agent.reading import Reading, Values
+from stepwarden.probes import ALL, NonFinite, Observation, nonfinite_gradient, nonfinite_parameter
+from stepwarden.wire import Finding
+
+REMEMBERED = 5  # gradient norms of the steps before, for the evidence
+
+
+class Judge:
+    """What is known of one optimizer."""
+
+    def __init__(self, environment: Environment) -> None:
+        """Begin before its first step."""
+        self.environment = environment
+        self.count = 0  # of its steps
+        self.parameters: Parameters | None = None
+        self.norms: deque[float] = deque(maxlen=REMEMBERED)
+        self.silent: frozenset[str] = frozenset()
+        self.since: int | None = None
+        self.unknown: dict[str, str] = {}
+
+    def observe(self, optimizer: Optimizer, reading: Reading, values: Values, *, late: bool) -> Observation:
+        """Put what was read as plain numbers, with a closer look where something is bad."""
+        norm = values.gradient_norm
+        gradients = None
+        if norm is not None and not math.isfinite(norm):
+            gradients = self.bad_gradients(optimizer, reading, values)
+        tripped = gradients is not None or (values.loss is not None and not math.isfinite(values.loss))
+        due = self.due(reading.step, tripped=tripped, late=late)
+        parameters = self.known(optimizer).check(optimizer) if due else None
+        if due and parameters is None and not late:
+            self.since = None
+        file, line = reading.place or (None, None)
+        return Observation(
+            rank=self.environment.rank,
+            step=reading.step,
+            loss=values.loss,
+            gradient_norm=norm,
+            gradients=gradients,
+            scaled=reading.scaled,
+            checked=due,
+            parameters=parameters,
+            local=blame.own(reading, self.environment.ranks) if gradients else None,
+            late=late,
+            norms=tuple(self.norms),
+            since=self.since,
+            file=file,
+            line=line,
+        )
+
+    def bad_gradients(self, optimizer: Optimizer, reading: Reading, values: Values) -> NonFinite | None:
+        """Look closer: None where a norm only overflowed. What was said already isn't counted again."""
+        if nonfinite_gradient.KIND in self.silent:
+            bad = [norm for norm in values.norms if not math.isfinite(norm)]
+            return NonFinite(name=None, tensors=len(bad), of=len(values.norms))
+        found = blame.confirmed(reading, values)
+        if not found:
+            return None
+        return blame.describe(reading, found, len(values.norms), self.known(optimizer).names(optimizer))
+
+    def due(self, step: int, *, tripped: bool, late: bool) -> bool:
+        """
+        Whether parameters are checked: every few steps, and when something else is bad.
+
+        Not again where they are known to be bad, and not late, after the update, unless it
+        is known which update spoiled them.
+        """
+        settings = self.environment.probes.probes.get(nonfinite_parameter.KIND)
+        if settings is None or nonfinite_parameter.KIND in self.silent:
+            return False
+        if late:
+            return tripped and self.since is not None
+        return tripped or self.parameters is None or step % settings["every"] == 0
+
+    def known(self, optimizer: Optimizer) -> Parameters:
+        """Return what is known of the optimizer's parameters, found out at the first need."""
+        if self.parameters is None:
+            self.parameters = Parameters(optimizer)
+        return self.parameters
+
+    def findings(self, seen: Observation) -> list[tuple[Finding, policy.Action]]:
+        """Ask the probes. What is only observed is said when it begins, and not again while it lasts."""
+        bad: list[tuple[Finding, policy.Action]] = []
+        for kind, probe in ALL.items():
+            if kind in self.environment.probes.probes and (seen.checked or kind != nonfinite_parameter.KIND):
+                verdict = probe(seen)
+                self.unknown.pop(kind, None)
+                if verdict.status == "unknown":
+                    self.unknown[kind] = verdict.reason
+                elif verdict.finding is not None:
+                    bad.append(
+                        (verdict.finding, policy.match(self.environment.rules, verdict.finding).action)
+                    )
+        if seen.gradient_norm is not None and math.isfinite(seen.gradient_norm):
+            self.norms.append(seen.gradient_norm)
+        said, self.silent = self.silent, self.lasting(seen, bad)
+        return [(found, action) for found, action in bad if action != "Observe" or found.kind not in said]
+
+    def lasting(self, seen: Observation, bad: list[tuple[Finding, policy.Action]]) -> frozenset[str]:
+        """Return the kinds that were said and only observed, and that last."""
+        lasting = {finding.kind for finding, action in bad if action == "Observe"}
+        if bad and not seen.checked:
+            lasting |= self.silent & {nonfinite_parameter.KIND}
+        return frozenset(lasting)
+
+    def applied(self, step: int) -> None:
+        """Remember that a bad update was let through."""
+        if self.since is None:
+            self.since = step
+
+
+def strongest(findings: list[tuple[Finding, policy.Action]]) -> policy.Action:
+    """Return the strongest thing that is asked for."""
+    return max((action for _, action in findings), key=policy.ACTIONS.index, default="Observe")
+
+
+def unknowns(judges: Mapping[Optimizer, Judge]) -> dict[str, str]:
+    """Return why probes can't tell, over all optimizers."""
+    return {kind: why for judge in list(judges.values()) for kind, why in judge.unknown.items()}

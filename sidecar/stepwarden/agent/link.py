@@ -1,0 +1,89 @@
+"""
+The line to the sidecar: unix datagrams that are sent at once or dropped and counted.
+
+Each datagram is addressed by path, so a sidecar that was killed and came back is reached again.
+"""
+
+import contextlib
+import os
+import select
+import socket
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+
+from stepwarden import wire
+
+KEPT_FINDINGS = 64  # that a sidecar could not take yet; more are dropped for good
+EXIT_PATIENCE = 0.2  # seconds that the last words of a process may wait
+
+
+class Link:
+    """
+    A rank's socket.
+
+    Raises `OSError` at construction where the shared directory doesn't take one.
+    """
+
+    def __init__(self, directory: str, rank: int) -> None:
+        """Bind this rank's own socket in the shared directory."""
+        self.dropped = 0
+        self.unsent: deque[wire.Finding] = deque(maxlen=KEPT_FINDINGS)
+        self.sidecar = str(Path(directory) / wire.SIDECAR_SOCKET)
+        self.own = Path(directory) / wire.rank_socket(rank)
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
+        try:
+            self.own.unlink(missing_ok=True)
+            self.socket.bind(str(self.own))
+            self.own.chmod(0o666)  # the sidecar may run as another user
+            self.socket.setblocking(False)  # noqa: FBT003 - the socket's own signature
+        except OSError:
+            self.socket.close()
+            raise
+        self.process = os.getpid()
+
+    def say(self, message: wire.Message) -> bool:
+        """Send a message; False, and counted, where the sidecar can't take it now."""
+        try:
+            self.socket.sendto(wire.to_line(message).encode(), self.sidecar)
+        except (OSError, ValueError):
+            self.dropped += 1
+            return False
+        return True
+
+    def say_finding(self, finding: wire.Finding) -> None:
+        """Send a finding, and keep it for the next second where the sidecar can't take it now."""
+        if not self.say(finding):
+            self.unsent.append(finding)
+
+    def say_again(self) -> None:
+        """Send what is kept, in its order."""
+        while self.unsent and self.say(self.unsent[0]):
+            self.unsent.popleft()
+
+    def say_last(self, *messages: wire.Message) -> None:
+        """Send the last words of the process: they may wait a moment for room."""
+        with contextlib.suppress(OSError):
+            self.socket.settimeout(EXIT_PATIENCE)
+        self.say_again()
+        for message in messages:
+            if not self.say(message):
+                return
+
+    def orders(self, seconds: float) -> Iterator[wire.Orders]:
+        """Wait up to some seconds for orders, and yield those that came."""
+        waiting = select.poll()
+        waiting.register(self.socket, select.POLLIN)
+        waiting.poll(seconds * 1000)
+        with contextlib.suppress(BlockingIOError, ConnectionError):
+            while line := self.socket.recv(wire.MAX_DATAGRAM, socket.MSG_DONTWAIT):
+                with contextlib.suppress(ValueError):
+                    message = wire.from_line(line)
+                    if isinstance(message, wire.Orders):
+                        yield message
+
+    def close(self) -> None:
+        """Close the socket, and remove its name where it is this process' own."""
+        self.socket.close()
+        if os.getpid() == self.process:
+            self.own.unlink(missing_ok=True)

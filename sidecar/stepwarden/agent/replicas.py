@@ -1,0 +1,80 @@
+"""
+Which rank it began on: each gradient's norm before the reduction makes it everybody's.
+
+A hook on each parameter of a DistributedDataParallel runs between accumulation and reduction.
+It keeps one detached norm, and reads none: they are looked at once a step was bad.
+"""
+
+import functools
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from stepwarden.agent.gradients import LOWER, dense
+
+
+class Local:
+    """The norms of this rank's own gradients since the last step, in their order of accumulation."""
+
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self.norms: dict[int, Tensor] = {}
+        self.handles: list[Any] = []
+        self.watched: dict[int, weakref.ref[Tensor]] = {}
+        self.seconds = 0.0
+
+    def watch(self, module: nn.Module, guard: Callable[..., None]) -> None:
+        """Put a hook on each trainable parameter."""
+        for parameter in module.parameters():
+            if parameter.requires_grad and parameter.is_leaf and id(parameter) not in self.watched:
+                hook = functools.partial(guard, self.accumulated)
+                self.handles.append(parameter.register_post_accumulate_grad_hook(hook))  # type: ignore[no-untyped-call]  # torch's
+                self.watched[id(parameter)] = weakref.ref(parameter)
+
+    def accumulated(self, parameter: Tensor) -> None:
+        """Keep the norm of a gradient that was just accumulated."""
+        if torch.compiler.is_compiling() or parameter.grad is None:
+            return
+        began = time.perf_counter()
+        gradient = dense(parameter.grad.detach())
+        dtype = torch.float32 if gradient.dtype in LOWER else None
+        self.norms.pop(id(parameter), None)  # its place is that of its last accumulation
+        self.norms[id(parameter)] = torch.linalg.vector_norm(gradient, dtype=dtype)
+        self.seconds += time.perf_counter() - began
+
+    def take(self) -> tuple[dict[int, Tensor], float]:
+        """Return the norms by parameter id, and the seconds that taking them took; begin the next step."""
+        norms, seconds = self.norms, self.seconds
+        self.norms, self.seconds = {}, 0.0
+        return norms, seconds
+
+    def remove(self) -> None:
+        """Take the hooks off again."""
+        for handle in self.handles:
+            handle.remove()
+        self.handles.clear()
+        self.watched.clear()
+
+
+def install(local: Local, guard: Callable[..., None]) -> Callable[[], None]:
+    """Wrap the construction of DistributedDataParallel; return what undoes it."""
+    construct = DistributedDataParallel.__init__
+
+    @functools.wraps(construct)
+    def constructed(self: DistributedDataParallel, *args: Any, **kwargs: Any) -> None:
+        construct(self, *args, **kwargs)
+        guard(local.watch, self.module, guard)
+
+    wrapped: Any = DistributedDataParallel
+    wrapped.__init__ = constructed
+
+    def undo() -> None:
+        wrapped.__init__ = construct
+        local.remove()
+
+    return undo
