@@ -76,7 +76,7 @@ class Ranks:
             kept = known if known and known.pid == 0 else Rank(rank=message.rank, heard=now)
             known = self.known[message.rank] = kept
         known.heard, known.state, known.time = now, message.state, message.time
-        known.pid, known.reason = message.pid or known.pid, message.reason
+        known.pid, known.reason = message.pid or known.pid, message.reason or doubts(message)
         # A running rank may say its step before that step's findings are here; its StepTaken comes after.
         if message.state != "running" or known.last is None:
             known.step = max(known.step, message.step)
@@ -92,6 +92,11 @@ class Ranks:
             known.recent.append(message.seconds)
             known.seconds += message.seconds
             known.counts[sum(bound < message.seconds for bound in BUCKETS)] += 1
+
+
+def doubts(message: RankState) -> str:
+    """Say which of a rank's probes can't tell, and why: their silence is not health."""
+    return "; ".join(f"{probe} can't tell: {why}" for probe, why in sorted(message.unknown.items()))
 
 
 def countable(seconds: float) -> bool:

@@ -67,6 +67,15 @@ def test_a_silent_rank_stays_what_it_was_and_the_reason_says_so(now, last, reaso
     assert (report.state, report.reason) == (last, reason)
 
 
+def test_probes_that_can_not_tell_are_a_reason():
+    unknown = {"NonFiniteLoss": "no backward was seen", "A": "off"}
+    said = RankState(rank=0, state="running", step=1, time=1.0, unknown=unknown)
+    assert (
+        after(said).report(0, 0.0).reason
+        == "A can't tell: off; NonFiniteLoss can't tell: no backward was seen"
+    )
+
+
 def test_step_times_are_counted_into_buckets():
     rank = after(*[step(n, seconds) for n, seconds in enumerate([0.001, 0.01, 0.02, 5.0, 1000.0, 0.02])])
     assert rank.counts == [2, 2, 0, 0, 0, 0, 1, 0, 0, 1]
