@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from stepwarden.wire import RankReport, RankState, State, StepTaken
 
 SILENT = 5.0  # seconds without a RankState, which comes once a second
+AGENT = "agent"  # the name under which an agent says that it can't tell anything any more
 WINDOW = 10  # steps that the speed is taken over
 BUCKETS = (0.01, 0.0316, 0.1, 0.316, 1.0, 3.16, 10.0, 31.6, 100.0)  # seconds, two a decade
 
@@ -76,7 +77,7 @@ class Ranks:
             kept = known if known and known.pid == 0 else Rank(rank=message.rank, heard=now)
             known = self.known[message.rank] = kept
         known.heard, known.state, known.time = now, message.state, message.time
-        known.pid, known.reason = message.pid or known.pid, message.reason or doubts(message)
+        known.pid, known.reason = message.pid or known.pid, message.reason or message.unknown.get(AGENT, "")
         # A running rank may say its step before that step's findings are here; its StepTaken comes after.
         if message.state != "running" or known.last is None:
             known.step = max(known.step, message.step)
@@ -92,11 +93,6 @@ class Ranks:
             known.recent.append(message.seconds)
             known.seconds += message.seconds
             known.counts[sum(bound < message.seconds for bound in BUCKETS)] += 1
-
-
-def doubts(message: RankState) -> str:
-    """Say which of a rank's probes can't tell, and why: their silence is not health."""
-    return "; ".join(f"{probe} can't tell: {why}" for probe, why in sorted(message.unknown.items()))
 
 
 def countable(seconds: float) -> bool:

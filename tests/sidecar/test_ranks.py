@@ -67,13 +67,12 @@ def test_a_silent_rank_stays_what_it_was_and_the_reason_says_so(now, last, reaso
     assert (report.state, report.reason) == (last, reason)
 
 
-def test_probes_that_can_not_tell_are_a_reason():
-    unknown = {"NonFiniteLoss": "no backward was seen", "A": "off"}
+def test_an_agent_that_is_off_is_a_reason_and_a_probe_that_waits_for_its_turn_is_none():
+    unknown = {"NonFiniteParameter": "NotDue"}
     said = RankState(rank=0, state="running", step=1, time=1.0, unknown=unknown)
-    assert (
-        after(said).report(0, 0.0).reason
-        == "A can't tell: off; NonFiniteLoss can't tell: no backward was seen"
-    )
+    assert after(said).report(0, 0.0).reason == ""
+    off = RankState(rank=0, state="running", step=1, time=1.0, unknown=unknown | {"agent": "AgentFailed"})
+    assert after(said, off).report(0, 0.0).reason == "AgentFailed"
 
 
 def test_step_times_are_counted_into_buckets():
