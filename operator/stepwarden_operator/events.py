@@ -1,0 +1,100 @@
+"""The story that `kubectl describe` tells, as the status implies it. Pure."""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from stepwarden_operator.actions import Announce
+from stepwarden_operator.findings import label, remembered
+from stepwarden_operator.names import API_VERSION, KIND, MANAGER
+from stepwarden_operator.observe import Observed, seconds_of
+from stepwarden_operator.training_job import TrainingJob
+
+NEWS = 600.0  # seconds: what is older isn't told any more by an operator that has just started
+MESSAGE_CHARACTERS = 1000  # the API takes 1024
+
+REASONS = {  # condition: (Event's reason when it comes true, type)
+    "PodsReady": ("Started", "Normal"),
+    "Held": ("Held", "Warning"),
+    "Suspended": ("Suspended", "Normal"),
+    "Complete": ("Completed", "Normal"),
+    "Failed": ("Failed", "Warning"),
+}
+
+
+def story(observed: Observed, status: Mapping[str, Any], now: float) -> Iterator[Announce]:
+    """Yield every Event that a status implies, that is still news, and that isn't made yet."""
+    for event in (*beginning(observed), *findings(status), *transitions(status)):
+        new = event_name(observed.job, event) not in observed.announced
+        if new and seconds_of(event.time) > now - NEWS:
+            yield event
+
+
+def beginning(observed: Observed) -> Iterator[Announce]:
+    """Tell that the children were made."""
+    if observed.child and observed.child.created:
+        pods = f"{observed.job.num_nodes} pods, {observed.job.ranks} ranks"
+        message = f"created Job {observed.job.name} with its Service: {pods}"
+        yield Announce(reason="Created", key=observed.child.uid, message=message, time=observed.child.created)
+
+
+def findings(status: Mapping[str, Any]) -> Iterator[Announce]:
+    """Tell of each finding, dated from when the last one came."""
+    for finding in remembered(status):
+        yield Announce(
+            reason="FindingMade",
+            key=f"{finding.kind}/{finding.step}",
+            message=f"{label(finding)}: {finding.message}",
+            time=status["lastFindingTime"],
+            type="Normal" if finding.severity == "info" else "Warning",
+        )
+
+
+def transitions(status: Mapping[str, Any]) -> Iterator[Announce]:
+    """Tell of the conditions that came true, and of holds and suspensions that are over."""
+    for condition in status.get("conditions") or ():
+        kind, true, since = condition["type"], condition["status"] == "True", condition["lastTransitionTime"]
+        if true and kind in REASONS:
+            reason, level = REASONS[kind]
+            yield tell(reason, kind, condition, level)
+        elif kind == "Accepted" and not true:
+            yield tell(condition["reason"], kind, condition, "Warning")
+        elif condition["reason"] == "Resumed":
+            yield Announce(reason="Resumed", key=f"{kind}/{since}", message=condition["message"], time=since)
+
+
+def tell(reason: str, kind: str, condition: Mapping[str, Any], level: Any) -> Announce:
+    """Put a condition that came true as an Event."""
+    since = condition["lastTransitionTime"]
+    return Announce(
+        reason=reason, key=f"{kind}/{since}", message=condition["message"], time=since, type=level
+    )
+
+
+def event_name(job: TrainingJob, event: Announce) -> str:
+    """Name an Event by its occasion, so that it can't be made twice."""
+    digest = hashlib.sha256(f"{job.uid}/{event.reason}/{event.key}".encode()).hexdigest()[:16]
+    return f"{job.name}.{digest}"
+
+
+def event_body(job: TrainingJob, event: Announce) -> dict[str, Any]:
+    """Build the Event object."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": event_name(job, event), "namespace": job.namespace},
+        "involvedObject": {
+            "apiVersion": API_VERSION,
+            "kind": KIND,
+            "name": job.name,
+            "namespace": job.namespace,
+            "uid": job.uid,
+        },
+        "reason": event.reason,
+        "message": event.message[:MESSAGE_CHARACTERS],
+        "type": event.type,
+        "firstTimestamp": event.time,
+        "lastTimestamp": event.time,
+        "count": 1,
+        "source": {"component": MANAGER},
+    }

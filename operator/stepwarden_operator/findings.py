@@ -1,0 +1,117 @@
+"""A job's findings: what its status remembers, joined by what its hub and its pods say now. Pure."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from stepwarden.wire import Finding, from_dict, plain, to_dict
+from stepwarden_operator.observe import Observed, Pod
+
+KEPT = 20
+EVIDENCE_CHARACTERS = 2048  # of one string: a status must stay small, a traceback's end says most
+FROM_POD = "pod"  # evidence.source of a RankFailed that no agent lived to tell
+
+
+def remembered(status: Mapping[str, Any]) -> tuple[Finding, ...]:
+    """Read the findings that a status holds."""
+    return tuple(from_dict(Finding, raw) for raw in status.get("findings") or ())
+
+
+def merge(old: Sequence[Finding], count: int, new: Iterable[Finding]) -> tuple[Finding, ...]:
+    """
+    Join findings by (kind, step); the newer word about one wins, and the order stays.
+
+    `count` is how many there ever were. Where the status has let go of the first ones,
+    the hub's word about those is nothing new.
+    """
+    joined = {(finding.kind, finding.step): finding for finding in old}
+    forgotten = old[0].step if count > len(old) and old else -1
+    for finding in new:
+        if finding.step >= forgotten:
+            joined[finding.kind, finding.step] = finding
+    return without_hearsay(tuple(joined.values()))
+
+
+def without_hearsay(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """Drop the operator's own RankFailed where an agent has told of one, with its traceback."""
+    told = [f for f in findings if f.kind == "RankFailed" and f.evidence.get("source") != FROM_POD]
+    if not told:
+        return findings
+    return tuple(f for f in findings if f.kind != "RankFailed" or f in told)
+
+
+def current(observed: Observed, *, failed: bool) -> tuple[Finding, ...]:
+    """Return all findings that are known of a job, oldest first."""
+    status = observed.job.status
+    old = remembered(status)
+    new = list(observed.report.findings) if observed.report else []
+    known = merge(old, status.get("findingsCount", 0), new)
+    if failed and not any(finding.kind == "RankFailed" for finding in known):
+        step = (status.get("progress") or {}).get("step", 0)
+        known += tuple(rank_failed(observed, pod, step) for pod in first_failed(observed))
+    return known
+
+
+def first_failed(observed: Observed) -> tuple[Pod, ...]:
+    """Return the pod that ended badly first, if any. One that is deleted may have been told to end."""
+    dead = [pod for pod in observed.pods if pod.exit and not pod.disrupted]
+    return tuple(sorted(dead, key=order)[:1])
+
+
+def order(pod: Pod) -> tuple[bool, str, int]:
+    """Sort pods by who is to blame."""
+    return pod.terminating, pod.exit.finished if pod.exit else "", pod.index
+
+
+def rank_failed(observed: Observed, pod: Pod, step: int) -> Finding:
+    """Say that a pod's trainer ended badly, where no agent lived to say so."""
+    assert pod.exit  # noqa: S101 - first_failed yields no others
+    first = pod.index * observed.job.ranks_per_node
+    ranks = tuple(range(first, first + observed.job.ranks_per_node))
+    why = f" ({pod.exit.reason})" if pod.exit.reason not in ("", "Error") else ""
+    return Finding(
+        kind="RankFailed",
+        severity="critical",
+        step=max(step, 0),
+        rank=first if len(ranks) == 1 else None,
+        ranks=ranks,
+        message=f"{ranks_text(ranks)} in pod {pod.name} ended with exit code {pod.exit.code}{why}",
+        evidence={"source": FROM_POD, "exit_code": pod.exit.code, "pod": pod.name, "log": pod.exit.log},
+    )
+
+
+def ranks_text(ranks: Sequence[int]) -> str:
+    """Name ranks in a sentence."""
+    return f"rank {ranks[0]}" if len(ranks) == 1 else f"one of the ranks {ranks[0]} to {ranks[-1]}"
+
+
+def label(finding: Finding) -> str:
+    """Put a finding in a few words."""
+    where = f", rank {finding.rank}" if finding.rank is not None else ""
+    return f"{finding.kind} at step {finding.step}{where}"
+
+
+def news(status: Mapping[str, Any], findings: Sequence[Finding], now: str) -> str | None:
+    """Return when the last new finding came: now, if the status doesn't know one of them."""
+    known = {(finding.kind, finding.step) for finding in remembered(status)}
+    new = any((finding.kind, finding.step) not in known for finding in findings[-KEPT:])
+    found: str | None = now if new else status.get("lastFindingTime")
+    return found
+
+
+def to_status(finding: Finding) -> dict[str, Any]:
+    """Write a finding for the status: plain JSON, long strings cut to their end."""
+    body = to_dict(finding)
+    body["evidence"] = plain(cut(body["evidence"]))
+    body["message"] = body["message"][:EVIDENCE_CHARACTERS]
+    return body
+
+
+def cut(value: Any) -> Any:
+    """Cut the strings in some evidence."""
+    if isinstance(value, str):
+        return value[-EVIDENCE_CHARACTERS:]
+    if isinstance(value, Mapping):
+        return {key: cut(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [cut(item) for item in value[:64]]
+    return value

@@ -1,0 +1,74 @@
+"""Whether a job has ended, how, and who is to blame. Pure."""
+
+from stepwarden.wire import Finding
+from stepwarden_operator.conditions import Condition
+from stepwarden_operator.findings import FROM_POD, first_failed
+from stepwarden_operator.observe import Observed, Pod, seconds_of
+from stepwarden_operator.pause import Pause
+
+SETTLE = 2.0  # seconds that the failed pod's last words may take to arrive after the Job's
+
+FINISHED = frozenset({"Complete", "Failed"})
+
+
+def ended(observed: Observed, now: float) -> str | None:
+    """
+    Return `Complete`, `Failed`, or None while it lasts.
+
+    A failed Job counts once its failed pod is seen, so that the first word about it has the reason.
+    """
+    child = observed.child
+    if child is None:
+        phase = observed.job.status.get("phase")
+        return phase if phase in FINISHED else None
+    if child.complete:
+        return "Complete"
+    if child.failed and (first_failed(observed) or now >= seconds_of(child.failed) + SETTLE):
+        return "Failed"
+    return None
+
+
+def settles_at(observed: Observed, now: float) -> float | None:
+    """Return when a failure will count at the latest, if one is waiting for its pod."""
+    child = observed.child
+    if child is None or not child.failed or ended(observed, now):
+        return None
+    return seconds_of(child.failed) + SETTLE
+
+
+def failure(observed: Observed, findings: tuple[Finding, ...], pause: Pause | None) -> Condition:
+    """Say why a job failed: what the policy ended it for, or the rank that died, or the Job's word."""
+    child = observed.child
+    assert child  # noqa: S101 - `ended` is Failed only with one, or this isn't asked anew
+    if pause and pause.action == "Fail" and child.deadline is not None:
+        blamed = pause.decision.findings[0]
+        return Condition("Failed", status=True, reason=blamed.kind, message=blamed.message)
+    told = next((f for f in findings if f.kind == "RankFailed"), None)
+    pod = pod_of(observed, told)
+    if pod:
+        return Condition("Failed", status=True, reason="RankFailed", message=last_words(observed, pod, told))
+    reason = child.failed_reason or "JobFailed"
+    return Condition("Failed", status=True, reason=reason, message=child.failed_message)
+
+
+def pod_of(observed: Observed, told: Finding | None) -> Pod | None:
+    """Return the pod whose end to show: that of the blamed rank, else the first that failed."""
+    first = first_failed(observed)
+    if told and told.rank is not None:
+        index = told.rank // observed.job.ranks_per_node
+        first = tuple(pod for pod in observed.pods if pod.exit and pod.index == index) or first
+    return first[0] if first else None
+
+
+def last_words(observed: Observed, pod: Pod, told: Finding | None) -> str:
+    """Tell exit code, rank and the last lines of a pod's trainer."""
+    assert pod.exit  # noqa: S101 - `pod_of` yields no others
+    text = f"pod {pod.name} (ranks {pod.index * observed.job.ranks_per_node}"
+    last = (pod.index + 1) * observed.job.ranks_per_node - 1
+    text += f" to {last})" if observed.job.ranks_per_node > 1 else ")"
+    text = f"{text} ended with exit code {pod.exit.code}"
+    if pod.exit.reason not in ("", "Error"):
+        text += f" ({pod.exit.reason})"
+    if told and told.evidence.get("source") != FROM_POD:
+        text = f"rank {told.rank} failed: {told.message}; {text}"
+    return f"{text}; its last lines:\n{pod.exit.log}" if pod.exit.log else text

@@ -1,0 +1,117 @@
+"""What the findings ask of a job, given what was acknowledged and how long it has waited. Pure."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from stepwarden.policy import Action, Decision, decide, overdue
+from stepwarden.wire import Finding, Instruction, JobReport, Update
+from stepwarden_operator.observe import seconds_of
+from stepwarden_operator.training_job import Acknowledged, TrainingJob
+
+CRASH_GRACE = 10.0  # seconds in which a crashed job ends by itself, with its logs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pause:
+    """
+    A pause that lasts: since when, what for, and what it asks for by now.
+
+    `deadline` is when that changes by itself, None where only a person can end it.
+    """
+
+    decision: Decision
+    since: float
+    action: Action
+    deadline: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What is acknowledged by now, and the pause that is left, if any."""
+
+    acknowledged: Acknowledged
+    pause: Pause | None
+
+
+def judge(job: TrainingJob, findings: tuple[Finding, ...], now: float) -> Verdict:
+    """Say what the findings ask for at this time."""
+    acknowledged = dealt_with(job, findings)
+    decision = decide(job.rules, findings, acknowledged.step)
+    if decision is None:
+        return Verdict(acknowledged=acknowledged, pause=None)
+    pause = pause_of(decision, since(job.status, now), now)
+    if pause.action in {"Skip", "Observe"}:
+        update: Update = "skip" if pause.action == "Skip" else "apply"
+        return Verdict(acknowledged=Acknowledged(step=decision.step, update=update), pause=None)
+    return Verdict(acknowledged=acknowledged, pause=pause)
+
+
+def dealt_with(job: TrainingJob, findings: Iterable[Finding]) -> Acknowledged:
+    """
+    Return the furthest of: what the status remembers, what a person wrote, what `suspend` implies.
+
+    Someone who suspends a job starts its pods anew: what was found before is dealt with.
+    """
+    known = read_acknowledged_status(job.status)
+    person = job.acknowledged
+    if person.step >= known.step:
+        known = person
+    last = max((finding.step for finding in findings), default=-1)
+    return Acknowledged(step=last, update=known.update) if job.suspend and last > known.step else known
+
+
+def read_acknowledged_status(status: Mapping[str, Any]) -> Acknowledged:
+    """Read what the status remembers as acknowledged."""
+    raw = status.get("acknowledged") or {}
+    return Acknowledged(step=raw.get("step", -1), update=raw.get("update", "skip"))
+
+
+def since(status: Mapping[str, Any], now: float) -> float:
+    """Return when the pause began: the status remembers it, or it begins now."""
+    pause = status.get("pause")
+    return seconds_of(pause["since"]) if pause else now
+
+
+def pause_of(decision: Decision, began: float, now: float) -> Pause:
+    """Put a decision as a pause."""
+    action, rule = overdue(decision, began, now), decision.rule
+    waits = rule.timeout is not None and rule.then is not None and action == decision.action
+    end = began + (rule.timeout or 0.0) if waits else None
+    if action == "Fail" and all(finding.kind == "RankFailed" for finding in decision.findings):
+        return crash(decision, began, now)
+    return Pause(decision=decision, since=began, action=action, deadline=end)
+
+
+def crash(decision: Decision, began: float, now: float) -> Pause:
+    """
+    Wait for a crashed rank's job to end by itself, for a while.
+
+    To end it from here deletes its pods, and with them the logs that say why.
+    """
+    over = now >= began + CRASH_GRACE
+    return Pause(
+        decision=decision,
+        since=began,
+        action="Fail" if over else "Hold",
+        deadline=None if over else began + CRASH_GRACE,
+    )
+
+
+def instruction(job: TrainingJob, verdict: Verdict) -> Instruction:
+    """Say what the hub should make its ranks do."""
+    return Instruction(
+        hold=job.hold or verdict.pause is not None,
+        acknowledged=verdict.acknowledged.step,
+        update=verdict.acknowledged.update,
+    )
+
+
+def obeyed(asked: Instruction, report: JobReport) -> bool:
+    """Whether the hub's orders already say what is asked."""
+    orders = report.orders
+    return (
+        (orders.hold_at is not None) == asked.hold
+        and orders.acknowledged >= asked.acknowledged
+        and (orders.update == asked.update or orders.acknowledged != asked.acknowledged)
+    )

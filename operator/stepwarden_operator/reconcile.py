@@ -1,0 +1,83 @@
+"""Deciding: from what is observed of one job to what is left to do. Pure; the clock is an argument."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from stepwarden_operator.actions import Action, Create, Instruct, PatchJob, WriteStatus
+from stepwarden_operator.conditions import live
+from stepwarden_operator.events import story
+from stepwarden_operator.findings import current
+from stepwarden_operator.observe import Observed
+from stepwarden_operator.outcome import ended, settles_at
+from stepwarden_operator.pause import instruction, judge, obeyed
+from stepwarden_operator.ranks import held
+from stepwarden_operator.status import Situation, merge_patch, status_of
+
+END_NOW = 1  # activeDeadlineSeconds of a Job that the policy ends
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to do, in this order, and when to look again even if nothing is heard (None: never)."""
+
+    actions: tuple[Action, ...]
+    wake: float | None
+
+
+def reconcile(observed: Observed, now: float) -> Plan:
+    """Return what is left to do; nothing, once the cluster and the status are as they should be."""
+    seen = situation(observed, now)
+    status = status_of(observed, seen, now)
+    patch = merge_patch(observed.job.status, status)
+    actions = (
+        *children(observed, seen),
+        *orders(observed, seen),
+        *([WriteStatus(patch)] if patch else []),
+        *story(observed, status, now),
+    )
+    deadlines = [settles_at(observed, now), seen.pause.deadline if seen.pause else None]
+    return Plan(actions, min((at for at in deadlines if at is not None), default=None))
+
+
+def situation(observed: Observed, now: float) -> Situation:
+    """Judge what is observed."""
+    end = ended(observed, now)
+    findings = current(observed, failed=end == "Failed")
+    verdict = judge(observed.job, findings, now)
+    suspend = observed.job.suspend or (verdict.pause is not None and verdict.pause.action == "Suspend")
+    child = observed.child
+    away = child is None or (child.suspend and (child.suspended or not live(observed.pods)))
+    return Situation(
+        findings=findings,
+        verdict=verdict,
+        ended=end,
+        suspend=suspend,
+        suspended=suspend and away and end is None,
+        held=end is None and held(observed, paused=verdict.pause is not None),
+    )
+
+
+def children(observed: Observed, seen: Situation) -> Iterator[Action]:
+    """Make the children, or bring the Job's few changeable fields in line."""
+    if seen.ended:
+        return
+    child, refusal = observed.child, observed.refusal
+    if child is None:
+        if refusal is None or not refusal.permanent or refusal.generation != observed.job.generation:
+            yield Create(suspend=seen.suspend)
+        return
+    if child.complete or child.failed:
+        return
+    if child.suspend != seen.suspend:
+        yield PatchJob({"suspend": seen.suspend})
+    if seen.pause and seen.pause.action == "Fail" and child.deadline is None:
+        yield PatchJob({"activeDeadlineSeconds": END_NOW})
+
+
+def orders(observed: Observed, seen: Situation) -> Iterator[Action]:
+    """Tell the hub, where its orders are not yet what they should be."""
+    if observed.report is None or seen.ended or seen.suspend:
+        return
+    asked = instruction(observed.job, seen.verdict)
+    if not obeyed(asked, observed.report):
+        yield Instruct(asked)

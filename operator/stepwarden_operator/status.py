@@ -1,0 +1,185 @@
+"""From what is observed to the status that says so. Pure; the status is also what is remembered."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from stepwarden.wire import Finding
+from stepwarden_operator import conditions, ranks
+from stepwarden_operator.conditions import Condition
+from stepwarden_operator.findings import KEPT, label, news, to_status
+from stepwarden_operator.observe import Observed, timestamp
+from stepwarden_operator.outcome import failure
+from stepwarden_operator.pause import Pause, Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """What was decided about a job before its status is written."""
+
+    findings: tuple[Finding, ...]
+    verdict: Verdict
+    ended: str | None
+    suspend: bool  # what should be
+    suspended: bool  # what is
+    held: bool
+
+    @property
+    def pause(self) -> Pause | None:
+        """The pause that lasts, if any."""
+        return self.verdict.pause
+
+
+def status_of(observed: Observed, seen: Situation, now: float) -> dict[str, Any]:
+    """Build the whole status."""
+    job, old = observed.job, observed.job.status
+    found = conditions_of(observed, seen)
+    phase = phase_of(seen, running=found[1].status)
+    counted = ranks.count(observed, seen.ended, suspended=seen.suspended)
+    return drop_none(
+        {
+            "phase": phase,
+            "observedGeneration": job.generation,
+            "conditions": conditions.dated(
+                found, old.get("conditions") or (), timestamp(now), job.generation
+            ),
+            "progress": progress_of(observed, changed=phase != old.get("phase")),
+            "ranks": counted,
+            "findings": [to_status(finding) for finding in seen.findings[-KEPT:]],
+            "findingsCount": max(old.get("findingsCount", 0), len(seen.findings)),
+            "lastFinding": label(seen.findings[-1]) if seen.findings else None,
+            "lastFindingTime": news(old, seen.findings, timestamp(now)),
+            "restarts": restarts(observed),
+            "startTime": (observed.child and observed.child.start_time) or old.get("startTime"),
+            "completionTime": completion_time(observed, seen),
+            "pause": pause_of(seen.pause),
+            "acknowledged": acknowledged_of(seen.verdict),
+        },
+    )
+
+
+def phase_of(seen: Situation, *, running: bool) -> str:
+    """Name the state that a person sees first."""
+    if seen.ended:
+        return seen.ended
+    if seen.suspended:
+        return "Suspended"
+    if seen.held:
+        return "Held"
+    return "Running" if running else "Pending"
+
+
+def conditions_of(observed: Observed, seen: Situation) -> list[Condition]:
+    """Build all conditions: Accepted, PodsReady, Held, Suspended, and how it ended."""
+    old = observed.job.status.get("conditions") or ()
+    finished = seen.ended is not None
+    over = ("Finished", "the job has ended") if finished else None
+    away = ("Suspended", "the pods are deleted") if seen.suspended else over
+    is_held = seen.held and not finished and not seen.suspended
+    is_suspended = seen.suspended and not finished
+    found = [
+        conditions.accepted(observed),
+        conditions.pods_ready(observed, finished=finished, suspended=seen.suspended),
+        conditions.toggled("Held", held_because(observed, seen) if is_held else None, old, away),
+        conditions.toggled("Suspended", suspended_because(seen) if is_suspended else None, old, over),
+    ]
+    if seen.ended == "Complete":
+        found.append(Condition("Complete", status=True, reason="Complete", message="all ranks ended well"))
+    if seen.ended == "Failed":
+        found.append(failure(observed, seen.findings, seen.pause))
+    return found
+
+
+def held_because(observed: Observed, seen: Situation) -> tuple[str, str]:
+    """Say why the ranks are held, and what one can do now."""
+    name = observed.job.name
+    if seen.pause:
+        first = seen.pause.decision.findings[0]
+        way_out = f"`kubectl stepwarden resume {name}` goes on"
+        after = (
+            f"; {seen.pause.decision.rule.then} at {timestamp(seen.pause.deadline)}"
+            if seen.pause.deadline
+            else ""
+        )
+        return first.kind, f"{first.message}. {way_out}{after}"
+    if observed.job.hold:
+        return "Requested", f"spec.hold is true: `kubectl stepwarden resume {name}` goes on"
+    return "Resuming", "the ranks are told to go on"
+
+
+def suspended_because(seen: Situation) -> tuple[str, str]:
+    """Say why the pods are deleted."""
+    if seen.pause:
+        first = seen.pause.decision.findings[0]
+        return first.kind, f"the policy asks for it: {first.message}"
+    return "Requested", "spec.suspend is true"
+
+
+def progress_of(observed: Observed, *, changed: bool) -> Any:
+    """Return the progress to show; the last one, where it isn't time for a new one yet."""
+    old = observed.job.status.get("progress")
+    new = ranks.progress(observed)
+    return new if new and (changed or observed.progress_due or not old) else old
+
+
+def restarts(observed: Observed) -> int:
+    """Count the pods that were replaced after a disruption."""
+    disrupted = sum(pod.disrupted for pod in observed.pods)
+    return max(int(observed.job.status.get("restarts", 0)), disrupted)
+
+
+def completion_time(observed: Observed, seen: Situation) -> str | None:
+    """Return when the job ended."""
+    if not seen.ended:
+        return None
+    child = observed.child
+    return (child and (child.complete or child.failed)) or observed.job.status.get("completionTime")
+
+
+def pause_of(pause: Pause | None) -> dict[str, Any] | None:
+    """Write the pause: it must be remembered since when it lasts."""
+    if pause is None:
+        return None
+    decision = pause.decision
+    return {
+        "findings": [label(finding) for finding in decision.findings[-KEPT:]],
+        "action": pause.action,
+        "since": timestamp(pause.since),
+        "step": decision.step,
+    }
+
+
+def acknowledged_of(verdict: Verdict) -> dict[str, Any] | None:
+    """Write what is acknowledged."""
+    known = verdict.acknowledged
+    return {"step": known.step, "update": known.update} if known.step >= 0 else None
+
+
+def drop_none(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out what isn't known."""
+    return {key: value for key, value in body.items() if value is not None}
+
+
+def merge_patch(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the JSON merge patch (RFC 7386) that makes the new of the old; empty where they're alike."""
+    patch: dict[str, Any] = {key: None for key in old if key not in new}
+    for key, value in new.items():
+        before = old.get(key)
+        if isinstance(value, dict) and isinstance(before, dict):
+            if inner := merge_patch(before, value):
+                patch[key] = inner
+        elif value != before:
+            patch[key] = value
+    return patch
+
+
+def unreadable(old: Mapping[str, Any], generation: int, sentence: str, now: float) -> dict[str, Any]:
+    """Build the patch for a job whose spec can't be meant."""
+    found = [Condition("Accepted", status=False, reason="InvalidSpec", message=sentence)]
+    new = {
+        **old,
+        "phase": old.get("phase", "Pending"),
+        "observedGeneration": generation,
+        "conditions": conditions.dated(found, old.get("conditions") or (), timestamp(now), generation),
+    }
+    return merge_patch(old, new)

@@ -1,0 +1,116 @@
+"""A TrainingJob as its manifest says, read into types. Pure; raises `SpecError` with a sentence."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast, get_args
+
+from stepwarden.policy import PolicyError, Rule, read_rules
+from stepwarden.wire import Update
+from stepwarden_operator.names import ACKNOWLEDGE, TRAINER
+
+GPU_SUFFIX = ".com/gpu"  # nvidia.com/gpu, amd.com/gpu, ...
+
+
+class SpecError(ValueError):
+    """A TrainingJob that can't be meant, in a sentence. The CRD refuses most of these earlier."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acknowledged:
+    """Findings up to `step` are dealt with, and `update` is what becomes of the held update."""
+
+    step: int = -1
+    update: Update = "skip"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingJob:
+    """What the user asks for. `ranks_per_node` is numProcPerNode with "auto" resolved."""
+
+    name: str
+    namespace: str
+    uid: str
+    generation: int
+    num_nodes: int
+    ranks_per_node: int
+    template: Mapping[str, Any]
+    trainer: str
+    suspend: bool
+    hold: bool
+    rules: tuple[Rule, ...]
+    probes: Mapping[str, Any]
+    acknowledged: Acknowledged
+    status: Mapping[str, Any]
+
+    @property
+    def ranks(self) -> int:
+        """How many ranks the whole job has."""
+        return self.num_nodes * self.ranks_per_node
+
+
+def read_training_job(body: Mapping[str, Any]) -> TrainingJob:
+    """Read the object as the API gives it. Raises `SpecError`."""
+    meta, spec = body["metadata"], body.get("spec") or {}
+    template = spec.get("template")
+    if not template:
+        message = "spec.template is missing: give the pod template whose container `trainer` runs the ranks"
+        raise SpecError(message)
+    trainer = find_trainer(template.get("spec", {}).get("containers", ()))
+    return TrainingJob(
+        name=meta["name"],
+        namespace=meta["namespace"],
+        uid=meta["uid"],
+        generation=meta.get("generation", 0),
+        num_nodes=spec.get("numNodes", 1),
+        ranks_per_node=ranks_per_node(spec.get("numProcPerNode", 1), trainer),
+        template=template,
+        trainer=trainer["name"],
+        suspend=spec.get("suspend", False),
+        hold=spec.get("hold", False),
+        rules=rules(spec),
+        probes=spec.get("probes") or {},
+        acknowledged=read_acknowledged((meta.get("annotations") or {}).get(ACKNOWLEDGE, "")),
+        status=body.get("status") or {},
+    )
+
+
+def rules(spec: Mapping[str, Any]) -> tuple[Rule, ...]:
+    """Read `spec.onFinding`. Raises `SpecError`, also for what this version can't do yet."""
+    try:
+        found = read_rules(spec.get("onFinding"))
+    except PolicyError as error:
+        raise SpecError(str(error)) from error
+    if any("Restart" in (rule.action, rule.then) for rule in found):
+        message = "Restart is not supported yet: give Observe, Skip, Hold, Suspend or Fail in onFinding"
+        raise SpecError(message)
+    return found
+
+
+def find_trainer(containers: Any) -> Mapping[str, Any]:
+    """Return the container that runs the ranks: the one named `trainer`, or the only one."""
+    named = [container for container in containers if container.get("name") == TRAINER]
+    candidates = named or list(containers)
+    if len(candidates) != 1:
+        message = "which container runs the ranks? Name one of the containers `trainer`, or give only one"
+        raise SpecError(message)
+    return cast("Mapping[str, Any]", candidates[0])
+
+
+def ranks_per_node(raw: int | str, trainer: Mapping[str, Any]) -> int:
+    """Resolve numProcPerNode: "auto" is the GPUs of the trainer's container, or 1 without any."""
+    if raw != "auto":
+        return int(raw)
+    limits = (trainer.get("resources") or {}).get("limits") or {}
+    return sum(int(count) for name, count in limits.items() if name.endswith(GPU_SUFFIX)) or 1
+
+
+def read_acknowledged(text: str) -> Acknowledged:
+    """
+    Read the annotation. One that makes no sense acknowledges nothing.
+
+    It is written by hand at times, and a typing error must not release a poisoned update.
+    """
+    step, _, update = (part.strip() for part in text.partition(","))
+    if not step.isascii() or not step.isdigit() or update not in ("", *get_args(Update)):
+        return Acknowledged()
+    return Acknowledged(step=int(step), update=cast("Update", update or "skip"))
