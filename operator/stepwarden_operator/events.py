@@ -13,6 +13,7 @@ from stepwarden_operator.training_job import TrainingJob
 NEWS = 600.0  # seconds: what is older isn't told any more by an operator that has just started
 MESSAGE_CHARACTERS = 1000  # the API takes 1024
 
+ORDER = ("Created", "Started", "FindingMade", "Held", "Resumed", "Suspended", "Completed", "Failed")
 REASONS = {  # condition: (Event's reason when it comes true, type)
     "PodsReady": ("Started", "Normal"),
     "Held": ("Held", "Warning"),
@@ -72,9 +73,14 @@ def tell(reason: str, kind: str, condition: Mapping[str, Any], level: Any) -> An
 
 
 def event_name(job: TrainingJob, event: Announce) -> str:
-    """Name an Event by its occasion, so that it can't be made twice."""
+    """
+    Name an Event by its occasion, so that it can't be made twice.
+
+    Those of one second are listed by name: the first figure puts them in the story's order.
+    """
     digest = hashlib.sha256(f"{job.uid}/{event.reason}/{event.key}".encode()).hexdigest()[:16]
-    return f"{job.name}.{digest}"
+    place = ORDER.index(event.reason) if event.reason in ORDER else 0
+    return f"{job.name}.{place}{digest}"
 
 
 def event_body(job: TrainingJob, event: Announce) -> dict[str, Any]:

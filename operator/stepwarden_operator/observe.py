@@ -41,12 +41,13 @@ class Exit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pod:
-    """One pod. `up`: its trainer runs, or has ended well. `problem`: why it can't, (reason, message)."""
+    """One pod. `up`: its trainer runs or has ended well. `problem`: why it can't, (reason, message)."""
 
     name: str
     uid: str
     index: int
     ip: str = ""
+    running: bool = False
     up: bool = False
     terminating: bool = False
     finished: bool = False
@@ -109,6 +110,7 @@ def read_pod(body: Mapping[str, Any], trainer: str) -> Pod:
         uid=meta["uid"],
         index=int((meta.get("annotations") or {}).get(INDEX_ANNOTATION, 0)),
         ip=status.get("podIP", ""),
+        running="running" in state,
         up="running" in state or state.get("terminated", {}).get("exitCode") == 0,
         terminating="deletionTimestamp" in meta,
         finished=status.get("phase") in ("Succeeded", "Failed"),

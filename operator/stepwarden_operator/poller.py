@@ -45,8 +45,8 @@ async def ask(entry: Entry, hub: Hub, token: str, pod: Pod) -> None:
 
 
 def note(entry: Entry, pod: Pod, error: HubError, failures: int) -> None:
-    """Log when a hub falls silent, once; while its pod starts that is no error."""
-    if not pod.up:
+    """Log when a hub falls silent, once; while its pod starts or ends that is no error."""
+    if not pod.running or pod.terminating:
         return
     HUB_ERRORS.inc()
     if failures == 1:
