@@ -11,6 +11,7 @@ from aiohttp import web
 
 from stepwarden.wire import ENV_PORT
 from stepwarden_sidecar import settings
+from stepwarden_sidecar.farewell import leave
 from stepwarden_sidecar.link import Link
 from stepwarden_sidecar.receiver import Receiver
 from stepwarden_sidecar.server import application, logger
@@ -68,6 +69,8 @@ async def run(given: Settings) -> None:
             task.cancel()
         receiver.read()
         sidecar.close()
+        if sidecar.job:
+            leave(sidecar.job.settled.values())
         if given.hub:
             await last_words(link)
 
