@@ -1,0 +1,137 @@
+"""The arguments of `stepwarden run`: read, and checked as far as they stand for themselves."""
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from stepwarden import policy
+from stepwarden.cli.failure import UsageError
+from stepwarden.cli.rules import Mode
+
+DESCRIPTION = """\
+Run a training script, or a TrainingJob manifest, on this machine, and hold every rank before a
+poisoned update. The script is not changed; its stdout is what plain torchrun (or python, for one
+rank) would give. Lines of stepwarden itself go to stderr."""
+
+EPILOG = """\
+--on-anomaly  observe  say it, and go on as if alone
+              skip     go on without the update that the finding is about
+              hold     hold every rank before that update; a person chooses what becomes of it, and
+                       after --hold-timeout (10m) without an answer the run is stopped
+              stop     end the run
+Without it a script is held if stdin and stderr are a terminal, and only observed otherwise, so that
+a script in a pipe never waits; a manifest says it by spec.onFinding.
+
+exit codes    that of the training; 128+N if signal N ended it; 2 if nothing was started;
+              3 if the run was stopped because of a finding; 130 after Ctrl-C"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What a person asked for. Either `manifest` or `command` is given."""
+
+    manifest: Path | None = None
+    command: tuple[str, ...] = ()
+    module: bool = False
+    nproc: int = 1
+    nnodes: int = 1
+    mode: Mode | None = None
+    hold_timeout: float | None = None
+    probes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    report: Path | None = None
+
+
+def add_to(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.description, parser.epilog = DESCRIPTION, EPILOG
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.usage = (
+        "stepwarden run [options] [--] train.py [arguments]\n"
+        "       stepwarden run [options] -m module [arguments]\n"
+        "       stepwarden run [options] -f job.yaml"
+    )
+    parser.add_argument(
+        "-f", "--file", metavar="JOB.YAML", help="a TrainingJob, and the ConfigMaps it mounts"
+    )
+    parser.add_argument("-m", "--module", action="store_true", help="run a module instead of a script")
+    parser.add_argument("--nproc", metavar="N", help="ranks on each node (default: 1)")
+    parser.add_argument(
+        "--nnodes", metavar="N", help="nodes, each its own torchrun on this machine (default: 1)"
+    )
+    parser.add_argument("--on-anomaly", choices=("observe", "skip", "hold", "stop"), help="see below")
+    parser.add_argument(
+        "--hold-timeout", metavar="TIME", help="how long a hold waits for a person, as in 90s or 10m"
+    )
+    parser.add_argument(
+        "--probe",
+        metavar="NAME.PARAM=VALUE",
+        action="append",
+        default=[],
+        help="set a probe's parameter, as in NonFiniteParameter.every=10 or NonFiniteLoss.enabled=false",
+    )
+    parser.add_argument(
+        "--report", metavar="DIR", help="the report's folder (default: a new stepwarden-report-N)"
+    )
+    parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+
+
+def options(parsed: argparse.Namespace) -> Options:
+    """Make options of what argparse read. Raises `UsageError`."""
+    command = tuple(parsed.command)
+    if command[:1] == ("--",):
+        command = command[1:]
+    if parsed.file is None and not command:
+        message = "give a script, as in `stepwarden run -- train.py`, or a manifest with -f"
+        raise UsageError(message)
+    if parsed.file is not None and (command or parsed.module or parsed.nproc or parsed.nnodes):
+        message = "with -f the manifest says what runs: leave out the script, -m, --nproc and --nnodes"
+        raise UsageError(message)
+    return Options(
+        manifest=None if parsed.file is None else Path(parsed.file),
+        command=command,
+        module=parsed.module,
+        nproc=count(parsed.nproc, "--nproc"),
+        nnodes=count(parsed.nnodes, "--nnodes"),
+        mode=parsed.on_anomaly,
+        hold_timeout=timeout(parsed.hold_timeout),
+        probes=probes(parsed.probe),
+        report=None if parsed.report is None else Path(parsed.report),
+    )
+
+
+def count(text: str | None, name: str) -> int:
+    """Read a number of processes."""
+    if text is None:
+        return 1
+    if not text.isdecimal() or int(text) < 1:
+        message = f"{name} {text}: give a whole number above 0"
+        raise UsageError(message)
+    return int(text)
+
+
+def timeout(text: str | None) -> float | None:
+    """Read a duration, in seconds."""
+    try:
+        return None if text is None else policy.seconds(text)
+    except policy.PolicyError as error:
+        message = f"--hold-timeout: {error}"
+        raise UsageError(message) from error
+
+
+def probes(settings: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Read `NAME.PARAM=VALUE`; a value that is no JSON is a string."""
+    found: dict[str, dict[str, Any]] = {}
+    for setting in settings:
+        name, dot, rest = setting.partition(".")
+        parameter, equals, value = rest.partition("=")
+        if not (name and dot and parameter and equals):
+            message = f"--probe {setting}: write NAME.PARAM=VALUE, as in NonFiniteParameter.every=10"
+            raise UsageError(message)
+        try:
+            found.setdefault(name, {})[parameter] = json.loads(value)
+        except ValueError:
+            found.setdefault(name, {})[parameter] = value
+    return found

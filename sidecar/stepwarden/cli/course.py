@@ -1,0 +1,69 @@
+"""
+What becomes of a run, given what was found and what a person answered: pure.
+
+The same policy decides as on a cluster; what differs is that a Suspend has no pods to delete
+here and ends the run. A rank that failed is left to torchrun, which ends the run by itself.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from stepwarden.policy import Action, Decision, Rule, decide, overdue
+from stepwarden.wire import Finding, Instruction
+
+Answer = Literal["skip", "apply", "stop"]
+
+THEN: dict[Action, Answer] = {"Skip": "skip", "Observe": "apply", "Suspend": "stop", "Fail": "stop"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """What was decided so far. `pause` is open from `since` on; `answered` says how the last one ended."""
+
+    instruction: Instruction = field(default_factory=Instruction)
+    pause: Decision | None = None
+    since: float = 0.0
+    answered: Answer | None = None
+    by_person: bool = False
+
+    @property
+    def stopped(self) -> bool:
+        """Whether the run is to end."""
+        return self.answered == "stop"
+
+
+def turn(
+    course: Course, rules: Sequence[Rule], findings: Iterable[Finding], answer: Answer | None, now: float
+) -> Course:
+    """Return the course after a look at the findings, and at a person's answer, if there is one."""
+    if course.stopped:
+        return course
+    if course.instruction.hold and answer in {"skip", "apply"}:
+        return replace(course, instruction=replace(course.instruction, hold=False))
+    if answer == "stop":
+        return replace(course, answered="stop", by_person=True)
+    judged = [finding for finding in findings if finding.kind != "RankFailed"]
+    decision = decide(rules, judged, course.instruction.acknowledged)
+    if decision is None:
+        return replace(course, pause=None)
+    since = course.since if course.pause else now
+    chosen = answer or THEN.get(overdue(decision, since, now))
+    if chosen is None:
+        return replace(course, pause=decision, since=since)
+    paused = replace(course, pause=decision, since=since, answered=chosen, by_person=answer is not None)
+    return paused if chosen == "stop" else released(paused, decision.step, chosen)
+
+
+def released(course: Course, step: int, update: Literal["skip", "apply"]) -> Course:
+    """Return the course after the findings up to a step were dealt with."""
+    instruction = replace(course.instruction, acknowledged=step, update=update)
+    return replace(course, instruction=instruction, pause=None)
+
+
+def left(course: Course, now: float) -> float | None:
+    """Return how many seconds a person still has to answer; None: no end."""
+    rule = course.pause.rule if course.pause else None
+    if rule is None or rule.timeout is None or rule.then is None:
+        return None
+    return max(0.0, course.since + rule.timeout - now)

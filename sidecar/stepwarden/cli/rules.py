@@ -1,0 +1,55 @@
+"""Which rules a local run goes by: pure. The policy itself is stepwarden.policy, as on a cluster."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Literal
+
+from stepwarden.policy import Rule
+
+Mode = Literal["observe", "skip", "hold", "stop"]
+
+HOLD_TIMEOUT = 600.0  # seconds
+# A rank that failed ends the run by itself, with its own exit code.
+ENDS_ITSELF = Rule(kinds=("RankFailed",), action="Observe")
+OBSERVE = (Rule(kinds=("*",), severity="info", action="Observe"),)
+
+
+def of_mode(mode: Mode, hold_timeout: float | None) -> tuple[Rule, ...]:
+    """Return the rules that `--on-anomaly` stands for."""
+    limit = HOLD_TIMEOUT if hold_timeout is None else hold_timeout
+    match mode:
+        case "observe":
+            return OBSERVE
+        case "skip":
+            chosen = Rule(severity="critical", action="Skip")
+        case "hold":
+            chosen = Rule(severity="critical", action="Hold", timeout=limit, then="Fail")
+        case "stop":
+            chosen = Rule(severity="critical", action="Fail")
+    return (ENDS_ITSELF, chosen)
+
+
+def default_mode(*, interactive: bool) -> Mode:
+    """Return what a script gets that no mode was given for: one that can't be answered never waits."""
+    return "hold" if interactive else "observe"
+
+
+def of_manifest(rules: Sequence[Rule], hold_timeout: float | None, *, interactive: bool) -> tuple[Rule, ...]:
+    """Return a manifest's rules here: `--hold-timeout` goes before theirs; nothing waits for nobody."""
+    return tuple(local(rule, hold_timeout, interactive=interactive) for rule in rules)
+
+
+def local(rule: Rule, hold_timeout: float | None, *, interactive: bool) -> Rule:
+    """Return one rule as it holds here."""
+    if rule.action != "Hold":
+        return rule
+    if hold_timeout is not None:
+        return replace(rule, timeout=hold_timeout, then=rule.then or "Fail")
+    if not interactive and (rule.timeout is None or rule.then in {None, "Hold"}):
+        return replace(rule, timeout=rule.timeout or HOLD_TIMEOUT, then="Fail")
+    return rule
+
+
+def endless(rules: Iterable[Rule]) -> bool:
+    """Whether some hold waits for a person, however long that takes."""
+    return any(rule.action == "Hold" and (rule.timeout is None or rule.then is None) for rule in rules)
