@@ -61,10 +61,11 @@ class Attached:
 
     def uncaught(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         """Report an uncaught exception, and hand it on as if this package was not in its traceback."""
-        self.agent.guard(self.failed, error, trace)
-        self.excepthook(kind, error, failures.without_us(trace))
+        self.agent.guard(failures.strip, error)
+        self.agent.guard(self.failed, error)
+        self.excepthook(kind, error, error.__traceback__ or trace)
 
-    def failed(self, error: BaseException, trace: TracebackType | None) -> None:
+    def failed(self, error: BaseException) -> None:
         """Say that the rank failed; a person who interrupts it is no fault."""
         agent = self.agent
         if os.getpid() != agent.process or self.ended:
@@ -73,14 +74,14 @@ class Attached:
         if isinstance(error, KeyboardInterrupt):
             self.last_words("ended", "Interrupted")
         else:
-            found = failures.failed(error, trace, agent.environment.rank, agent.step + 1)
+            found = failures.failed(error, agent.environment.rank, agent.step + 1)
             self.last_words("failed", type(error).__name__, found)
 
     def end(self) -> None:
         """Say that the rank ended. Runs at the interpreter's exit."""
         error = failures.last_exception()
         if error is not None:  # the user's own excepthook stands before ours
-            self.agent.guard(self.failed, error, error.__traceback__)
+            self.agent.guard(self.failed, error)
         elif not self.ended and os.getpid() == self.agent.process:
             self.ended = True
             self.agent.guard(self.agent.finish)

@@ -9,16 +9,17 @@ from types import TracebackType
 from stepwarden.wire import Finding
 
 LONGEST = 16 * 1024  # bytes of a traceback that cross the wire; its end says most
+LOST_PEER = ("closed by peer", "reset by peer", "Connection refused", "Broken pipe", "Timed out")
 OURS = str(Path(__file__).parent)
 LIBRARIES = tuple(
     path for key in ("stdlib", "platstdlib", "purelib", "platlib") if (path := sysconfig.get_path(key))
 )
 
 
-def failed(error: BaseException, trace: TracebackType | None, rank: int, step: int) -> Finding:
+def failed(error: BaseException, rank: int, step: int) -> Finding:
     """Make the finding of a rank that raised."""
-    text = "".join(traceback.format_exception(type(error), error, trace))
-    file, line = place(trace)
+    text = "".join(traceback.format_exception(error))
+    file, line = place(error.__traceback__)
     said = " ".join(str(error).split())
     return Finding(
         kind="RankFailed",
@@ -29,8 +30,16 @@ def failed(error: BaseException, trace: TracebackType | None, rank: int, step: i
         file=file,
         line=line,
         message=f"{type(error).__name__}: {said:.500} (exit code 1)",
-        evidence={"exit_code": 1, "traceback": cut(text), "local": True},
+        evidence={"exit_code": 1, "traceback": cut(text), "local": not of_a_peer(error)},
     )
+
+
+def of_a_peer(error: BaseException) -> bool:
+    """Whether a collective failed because another rank is gone: then the fault began there."""
+    if type(error).__name__ in {"DistBackendError", "DistNetworkError"}:
+        return True
+    text = str(error)
+    return "gloo" in text and any(sign in text for sign in LOST_PEER)
 
 
 def cut(text: str) -> str:
@@ -48,6 +57,18 @@ def place(trace: TracebackType | None) -> tuple[str | None, int | None]:
             found = (file, trace.tb_lineno)
         trace = trace.tb_next
     return found
+
+
+def strip(error: BaseException) -> None:
+    """Take this package's frames out of an exception and of those that led to it."""
+    seen: set[int] = set()
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        one = waiting.pop()
+        if one is not None and id(one) not in seen:
+            seen.add(id(one))
+            one.__traceback__ = without_us(one.__traceback__)
+            waiting += [one.__cause__, one.__context__]
 
 
 def without_us(trace: TracebackType | None) -> TracebackType | None:

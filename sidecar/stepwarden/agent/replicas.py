@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.module import register_module_module_registration_hook
 from torch.nn.parallel import DistributedDataParallel
 
 from stepwarden.agent.gradients import LOWER, dense
@@ -62,19 +63,21 @@ class Local:
 
 
 def install(local: Local, guard: Callable[..., None]) -> Callable[[], None]:
-    """Wrap the construction of DistributedDataParallel; return what undoes it."""
-    construct = DistributedDataParallel.__init__
+    """
+    Watch every module that becomes the inner one of a DistributedDataParallel; return what undoes it.
 
-    @functools.wraps(construct)
-    def constructed(self: DistributedDataParallel, *args: Any, **kwargs: Any) -> None:
-        construct(self, *args, **kwargs)
-        guard(local.watch, self.module, guard)
+    A hook on the registration of submodules, rather than a wrapped constructor: that would be a
+    frame of ours in the warnings that torch attributes to its caller.
+    """
 
-    wrapped: Any = DistributedDataParallel
-    wrapped.__init__ = constructed
+    def registered(outer: nn.Module, name: str, inner: nn.Module | None) -> None:
+        if name == "module" and inner is not None and isinstance(outer, DistributedDataParallel):
+            guard(local.watch, inner, guard)
+
+    handle = register_module_module_registration_hook(registered)
 
     def undo() -> None:
-        wrapped.__init__ = construct
+        handle.remove()
         local.remove()
 
     return undo
