@@ -57,17 +57,18 @@ def cluster(shared):
 
 
 def install(kube):
-    """Build the image, and install the chart anew: helm leaves a CRD that exists as it is."""
-    tag = image_tag()
+    """Build the image, and install the chart; on a cluster that has it, bring it up to date."""
+    tag, chart = image_tag(), ROOT / "charts" / "stepwarden"
     harness("image", "--once", f"{IMAGE}:{tag}", str(ROOT / "Dockerfile"))
-    if "stepwarden" in kube.helm("list", "-n", SYSTEM, "-q").split():
-        kube("delete", "tj", "-A", "--all")
-        kube.helm("uninstall", "stepwarden", "-n", SYSTEM, "--wait")
-        kube("delete", "crd", "trainingjobs.stepwarden.dev")
-    image = f"image.repository={IMAGE},image.tag={tag}"
-    chart = str(ROOT / "charts" / "stepwarden")
+    values = ("--set", f"image.repository={IMAGE},image.tag={tag}")
     where = ("-n", SYSTEM, "--create-namespace", "--wait", "--timeout", "90s")
-    kube.helm("install", "stepwarden", chart, *where, "--set", image)
+    if "stepwarden" in kube.helm("list", "-n", SYSTEM, "-q").split():
+        kube(
+            "apply", "--server-side", "--force-conflicts", "-f", str(chart / "crds")
+        )  # helm leaves CRDs alone
+        kube.helm("upgrade", "stepwarden", str(chart), *where, *values)
+    else:
+        kube.helm("install", "stepwarden", str(chart), *where, *values)
 
 
 def image_tag():
