@@ -49,9 +49,23 @@ def charts(findings: Sequence[Finding], steps: Mapping[int, Sequence[StepTaken]]
 
 def evidence(found: Mapping[str, Any]) -> list[tuple[str, str]]:
     """Put a finding's evidence as names and texts."""
-    return [
-        (name, value if isinstance(value, str) else json.dumps(plain(value))) for name, value in found.items()
-    ]
+    return [(name, told(value)) for name, value in found.items()]
+
+
+def told(value: Any) -> str:
+    """Write one value of the evidence: a text as it is (a traceback has lines), the rest as JSON."""
+    return value if isinstance(value, str) else json.dumps(rounded(plain(value)))
+
+
+def rounded(value: Any) -> Any:
+    """Round the numbers in a value to what a person reads; findings.jsonl has them whole."""
+    if isinstance(value, float):
+        return float(f"{value:.5g}")
+    if isinstance(value, list):
+        return [rounded(item) for item in value]
+    if isinstance(value, dict):
+        return {key: rounded(item) for key, item in value.items()}
+    return value
 
 
 def colour(rank: int) -> str:
