@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-NAN = Path(__file__).parents[2] / "examples" / "nan"
-
 
 def ready_for_ctrl_c():
     """A runner that was started in the background ignores SIGINT, and so would its children."""
@@ -73,8 +71,19 @@ class Stepwarden:
         path.write_text(text)
         return path
 
+    def until_exists(self, name):
+        until((self.folder / name).exists)
+
+    def until_gone(self):
+        until(lambda: not self.left())
+
     def left(self):
         return alive(self.marker)
+
+
+@pytest.fixture
+def nan():
+    return Path(__file__).parents[2] / "examples" / "nan"
 
 
 @pytest.fixture

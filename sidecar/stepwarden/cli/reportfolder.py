@@ -5,14 +5,18 @@ from pathlib import Path
 from stepwarden.cli.failure import UsageError
 
 NAME = "stepwarden-report"
-FILES = ("findings.jsonl", "steps.jsonl", "report.html", "run.json", "sidecar.log")
+RECORDS = ("findings.jsonl", "steps.jsonl")  # they are there, if empty, when nothing was found
+FILES = (*RECORDS, "report.html", "run.json", "sidecar.log")
 OURS = frozenset({*FILES, "volumes"})
 MOST = 10_000
 
 
 def choose(wanted: Path | None) -> tuple[Path, str | None]:
     """Make the folder; return it and, where it was there already, a sentence. Raises `UsageError`."""
-    return (fresh(Path.cwd()), None) if wanted is None else given(wanted.absolute())
+    folder, said = (fresh(Path.cwd()), None) if wanted is None else given(wanted.absolute())
+    for name in RECORDS:
+        (folder / name).touch()
+    return folder, said
 
 
 def fresh(parent: Path) -> Path:
@@ -45,7 +49,7 @@ def given(folder: Path) -> tuple[Path, str | None]:
             raise UsageError(message)
         for name in FILES:
             (folder / name).unlink(missing_ok=True)
-        (folder / "run.json").touch()
+        (folder / RECORDS[0]).touch()
     except OSError as error:
         message = f"can't write the report to {folder}: {error.strerror}"
         raise UsageError(message) from error
