@@ -16,19 +16,28 @@ def remembered(status: Mapping[str, Any]) -> tuple[Finding, ...]:
     return tuple(from_dict(Finding, raw) for raw in status.get("findings") or ())
 
 
-def merge(old: Sequence[Finding], count: int, new: Iterable[Finding]) -> tuple[Finding, ...]:
-    """
-    Join findings by (kind, step); the newer word about one wins, and the order stays.
+def merge(old: Iterable[Finding], new: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Join findings by step and kind, in that order; the newer word about one wins."""
+    joined = {key(finding): finding for finding in (*old, *new)}
+    return without_hearsay(tuple(joined[one] for one in sorted(joined)))
 
-    `count` is how many there ever were. Where the status has let go of the first ones,
-    the hub's word about those is nothing new.
+
+def key(finding: Finding) -> tuple[int, str]:
+    """Return what makes two words about a finding words about the same one."""
+    return finding.step, finding.kind
+
+
+def count(status: Mapping[str, Any], findings: Sequence[Finding]) -> int:
     """
-    joined = {(finding.kind, finding.step): finding for finding in old}
-    forgotten = old[0].step if count > len(old) and old else -1
-    for finding in new:
-        if finding.step >= forgotten:
-            joined[finding.kind, finding.step] = finding
-    return without_hearsay(tuple(joined.values()))
+    Count the findings that there ever were.
+
+    Where a status has let go of the first ones, the hub's word about those is nothing new.
+    """
+    old, known = remembered(status), int(status.get("findingsCount", 0))
+    if known <= len(old):
+        return max(known, len(findings))
+    kept = {key(finding) for finding in old}
+    return known + sum(key(finding) > min(kept) and key(finding) not in kept for finding in findings)
 
 
 def without_hearsay(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
@@ -44,7 +53,7 @@ def current(observed: Observed, *, failed: bool) -> tuple[Finding, ...]:
     status = observed.job.status
     old = remembered(status)
     new = list(observed.report.findings) if observed.report else []
-    known = merge(old, status.get("findingsCount", 0), new)
+    known = merge(old, new)
     if failed and not any(finding.kind == "RankFailed" for finding in known):
         step = (status.get("progress") or {}).get("step", 0)
         known += tuple(rank_failed(observed, pod, step) for pod in first_failed(observed))
@@ -92,8 +101,8 @@ def label(finding: Finding) -> str:
 
 def news(status: Mapping[str, Any], findings: Sequence[Finding], now: str) -> str | None:
     """Return when the last new finding came: now, if the status doesn't know one of them."""
-    known = {(finding.kind, finding.step) for finding in remembered(status)}
-    new = any((finding.kind, finding.step) not in known for finding in findings[-KEPT:])
+    known = {key(finding) for finding in remembered(status)}
+    new = any(key(finding) not in known for finding in findings[-KEPT:])
     found: str | None = now if new else status.get("lastFindingTime")
     return found
 

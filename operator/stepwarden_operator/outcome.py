@@ -13,19 +13,20 @@ FINISHED = frozenset({"Complete", "Failed"})
 
 def ended(observed: Observed, now: float) -> str | None:
     """
-    Return `Complete`, `Failed`, or None while it lasts.
+    Return `Complete`, `Failed`, or None while it lasts, by what the Job says.
 
     A failed Job counts once its failed pod is seen, so that the first word about it has the reason.
     """
     child = observed.child
     if child is None:
-        phase = observed.job.status.get("phase")
-        return phase if phase in FINISHED else None
+        return None
     if child.complete:
         return "Complete"
-    if child.failed and (first_failed(observed) or now >= seconds_of(child.failed) + SETTLE):
-        return "Failed"
-    return None
+    if not child.failed:
+        return None
+    known = observed.job.status.get("phase") == "Failed"
+    settled = known or first_failed(observed) or now >= seconds_of(child.failed) + SETTLE
+    return "Failed" if settled else None
 
 
 def settles_at(observed: Observed, now: float) -> float | None:
@@ -39,7 +40,7 @@ def settles_at(observed: Observed, now: float) -> float | None:
 def failure(observed: Observed, findings: tuple[Finding, ...], pause: Pause | None) -> Condition:
     """Say why a job failed: what the policy ended it for, or the rank that died, or the Job's word."""
     child = observed.child
-    assert child  # noqa: S101 - `ended` is Failed only with one, or this isn't asked anew
+    assert child  # noqa: S101 - `ended` is Failed only with one
     if pause and pause.action == "Fail" and child.deadline is not None:
         blamed = pause.decision.findings[0]
         return Condition("Failed", status=True, reason=blamed.kind, message=blamed.message)
@@ -47,8 +48,18 @@ def failure(observed: Observed, findings: tuple[Finding, ...], pause: Pause | No
     pod = pod_of(observed, told)
     if pod:
         return Condition("Failed", status=True, reason="RankFailed", message=last_words(observed, pod, told))
+    if known := known_failure(observed):
+        return known
     reason = child.failed_reason or "JobFailed"
     return Condition("Failed", status=True, reason=reason, message=child.failed_message)
+
+
+def known_failure(observed: Observed) -> Condition | None:
+    """Return what the status knows already: the pods with the last words may be deleted by now."""
+    for old in observed.job.status.get("conditions") or ():
+        if old["type"] == "Failed" and old["status"] == "True":
+            return Condition("Failed", status=True, reason=old["reason"], message=old["message"])
+    return None
 
 
 def pod_of(observed: Observed, told: Finding | None) -> Pod | None:

@@ -8,7 +8,7 @@ from stepwarden_operator.conditions import live
 from stepwarden_operator.events import story
 from stepwarden_operator.findings import current
 from stepwarden_operator.observe import Observed
-from stepwarden_operator.outcome import ended, settles_at
+from stepwarden_operator.outcome import FINISHED, ended, settles_at
 from stepwarden_operator.pause import instruction, judge, obeyed
 from stepwarden_operator.ranks import held
 from stepwarden_operator.status import Situation, merge_patch, status_of
@@ -26,6 +26,8 @@ class Plan:
 
 def reconcile(observed: Observed, now: float) -> Plan:
     """Return what is left to do; nothing, once the cluster and the status are as they should be."""
+    if over(observed):
+        return Plan(tuple(story(observed, observed.job.status, now)), wake=None)
     seen = situation(observed, now)
     status = status_of(observed, seen, now)
     patch = merge_patch(observed.job.status, status)
@@ -37,6 +39,11 @@ def reconcile(observed: Observed, now: float) -> Plan:
     )
     deadlines = [settles_at(observed, now), seen.pause.deadline if seen.pause else None]
     return Plan(actions, min((at for at in deadlines if at is not None), default=None))
+
+
+def over(observed: Observed) -> bool:
+    """Whether the job has ended and its Job is gone since: the status is all that is left, and it stays."""
+    return observed.child is None and observed.job.status.get("phase") in FINISHED
 
 
 def situation(observed: Observed, now: float) -> Situation:

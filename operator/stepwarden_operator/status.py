@@ -7,7 +7,7 @@ from typing import Any
 from stepwarden.wire import Finding
 from stepwarden_operator import conditions, ranks
 from stepwarden_operator.conditions import Condition
-from stepwarden_operator.findings import KEPT, label, news, to_status
+from stepwarden_operator.findings import KEPT, count, label, news, to_status
 from stepwarden_operator.observe import Observed, timestamp
 from stepwarden_operator.outcome import failure
 from stepwarden_operator.pause import Pause, Verdict
@@ -46,7 +46,7 @@ def status_of(observed: Observed, seen: Situation, now: float) -> dict[str, Any]
             "progress": progress_of(observed, changed=phase != old.get("phase")),
             "ranks": counted,
             "findings": [to_status(finding) for finding in seen.findings[-KEPT:]],
-            "findingsCount": max(old.get("findingsCount", 0), len(seen.findings)),
+            "findingsCount": count(old, seen.findings),
             "lastFinding": label(seen.findings[-1]) if seen.findings else None,
             "lastFindingTime": news(old, seen.findings, timestamp(now)),
             "restarts": restarts(observed),
