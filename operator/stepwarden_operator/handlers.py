@@ -76,6 +76,8 @@ def plain(body: kopf.Body) -> dict[str, Any]:
 async def connect() -> ApiClient:
     """Make the client of the API, as `login` does."""
     configuration = Configuration()
+    # Looking for proxies and a .netrc at every request costs a third of the operator's time.
+    configuration.client_session_kwargs = {"trust_env": False}
     try:
         config.load_incluster_config(configuration)  # type: ignore[no-untyped-call]
     except ConfigException:
