@@ -71,6 +71,10 @@ RULE = ("spec", "onFinding")
         (changed((RULE, [{"action": "Restart"}])), "Restart is not supported yet"),
         (changed((RULE, [{"action": "Hold", "timeout": "1 day", "then": "Fail"}])), "is not a duration"),
         (changed((RULE, [{"action": "Hold", "timeout": "1h"}])), "timeout and then belong together"),
+        (
+            changed((RULE, [{"action": "Hold", "timeout": "1h", "then": "Hold"}])),
+            "then is 'Hold': give one of",
+        ),
         (changed((RULE, [{"action": "Hold", "wait": "1h"}])), "unknown field 'wait' in onFinding"),
         (changed((RULE, ["Hold"])), r"spec.onFinding\[0\] must be a mapping"),
         (changed((TRAINER[:-1], [])), "containers is empty"),

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+import yaml
 
 from stepwarden.report.records import read_findings, read_steps
 
@@ -161,3 +162,37 @@ def test_a_person_chooses(stepwarden, key, code, at_three):
         terminal.type(word)
     assert terminal.wait() == code
     assert changed(terminal.text, 3) == at_three
+
+
+def test_ctrl_c_ends_ranks_that_are_held(stepwarden):
+    stepwarden.script(TINY)
+    terminal = Terminal(stepwarden.folder, "run", "--nproc", "2", "train.py")
+    terminal.read_until("type one of them and Enter\n")
+    terminal.type("\x03")
+    assert terminal.wait() == 130
+    stepwarden.until_gone()
+
+
+def manifest(folder, **spec):
+    container = {"name": "trainer", "image": "x", "command": ["python", "train.py"]}
+    spec |= {"template": {"spec": {"containers": [container]}}}
+    job = {"apiVersion": "stepwarden.dev/v1alpha1", "kind": "TrainingJob", "metadata": {"name": "tiny"}}
+    (folder / "job.yaml").write_text(yaml.safe_dump(job | {"spec": spec}))
+
+
+def test_a_manifest_that_starts_held(stepwarden):
+    stepwarden.script(TINY)
+    manifest(stepwarden.folder, hold=True, onFinding=[{"action": "Observe"}])
+    done = stepwarden("run", "-f", "job.yaml", "--hold-timeout", "1s")
+    assert done.returncode == 0, done.stderr
+    assert "the ranks are held at their first step, and go on after 1s" in done.stderr
+    assert "the hold is over: the training goes on" in done.stderr
+    assert "stepwarden: step 0: rank 0 held at 0\n" in done.stderr
+    assert changed(done.stdout, 3) == ["True"]
+
+
+def test_a_manifest_that_is_suspended_starts_nothing(stepwarden):
+    manifest(stepwarden.folder, suspend=True)
+    done = stepwarden("run", "-f", "job.yaml")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr == "stepwarden: spec.suspend of tiny is true: nothing is started\n"

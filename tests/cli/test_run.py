@@ -68,6 +68,8 @@ REFUSED = [
     (("run", "--report", ".", "train.py"), "which is no part of a report: give an empty folder"),
     (("run", "--report", "train.py/x", "train.py"), "can't write the report to"),
     (("run",), "give a script"),
+    (("run", "--probe", "NaN.every=1", "train.py"), "'NaN' is not a probe: know "),
+    (("run", "--probe", "NonFiniteLoss.limit=1", "train.py"), "NonFiniteLoss has no parameter 'limit'"),
 ]
 
 

@@ -4,8 +4,11 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from stepwarden import __version__
 from stepwarden.cli import arguments, plugin, requirements
 from stepwarden.cli.failure import UsageError, refuse
+
+INTERRUPTED = 130  # exit code, as of a shell
 
 
 def main(given: Sequence[str] | None = None) -> int:
@@ -13,6 +16,7 @@ def main(given: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="stepwarden", description="Observable distributed PyTorch training."
     )
+    parser.add_argument("--version", action="version", version=f"stepwarden {__version__}")
     commands = parser.add_subparsers(dest="subcommand", required=True, metavar="COMMAND")
     run = commands.add_parser("run", help="run a script or a manifest on this machine", allow_abbrev=False)
     arguments.add_to(run)
@@ -28,6 +32,8 @@ def main(given: Sequence[str] | None = None) -> int:
         return run_here(options)
     except UsageError as error:
         return refuse(error)
+    except KeyboardInterrupt:
+        return INTERRUPTED
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
-"""From what is to run to the processes that run it: pure. A group is one node: a torchrun, or one rank."""
+"""From what is to run to the processes that run it. A group is one node: a torchrun, or one rank."""
 
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -46,7 +47,9 @@ def of_manifest(
 
 def pod(manifest: Manifest, node: int, procs: int, port: int, mapping: Mapping[str, Path]) -> Group:
     """Return the group of one pod."""
-    env: dict[str, str] = {}
+    # A shell in the command finds the same torchrun and python.
+    path = os.pathsep.join(filter(None, (str(Path(sys.executable).parent), os.environ.get("PATH"))))
+    env: dict[str, str] = {"PATH": path}
     for name, value in manifest.env[node].items():
         env[name] = rewrite(expand(value, env), mapping)
     given = tuple(rewrite(expand(word, env), mapping) for word in manifest.command)

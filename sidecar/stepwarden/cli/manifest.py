@@ -13,6 +13,7 @@ SPEC = frozenset({"numNodes", "numProcPerNode", "template", "suspend", "hold", "
 OWNED = ("STEPWARDEN_", "PET_")
 OWNED_NAMES = frozenset({"MASTER_ADDR", "MASTER_PORT"})
 FIELD_REFS = ("metadata.name", "metadata.namespace")
+AFTERWARDS = ("Observe", "Skip", "Suspend", "Fail")
 MOST_RANKS = 1024
 
 
@@ -138,6 +139,11 @@ def rules(spec: Mapping[str, Any]) -> tuple[policy.Rule, ...]:
         if (rule.get("timeout") is None) != (rule.get("then") is None):
             message = (
                 f"spec.onFinding[{number}]: timeout and then belong together: what is done after which time"
+            )
+            raise UsageError(message)
+        if rule.get("then") not in {None, *AFTERWARDS}:
+            message = (
+                f"spec.onFinding[{number}].then is {rule['then']!r}: give one of {', '.join(AFTERWARDS)}"
             )
             raise UsageError(message)
     try:

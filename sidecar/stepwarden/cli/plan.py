@@ -18,6 +18,7 @@ from stepwarden.cli.arguments import Options
 from stepwarden.cli.failure import UsageError
 from stepwarden.cli.groups import Group
 from stepwarden.cli.manifest import Manifest
+from stepwarden.probes import settings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,12 +43,21 @@ class Plan:
 
 def check(options: Options) -> Manifest | None:
     """Read the manifest, or look whether the script is there. Raises `UsageError`; makes nothing."""
+    check_probes(options.probes)
     if options.manifest is not None:
         try:
-            return manifest.read(documents.load(options.manifest))
+            job = manifest.read(documents.load(options.manifest))
+            check_probes(job.probes)
         except UsageError as error:
             message = f"{options.manifest}: {error}"
             raise UsageError(message) from error
+        return job
+    check_script(options)
+    return None
+
+
+def check_script(options: Options) -> None:
+    """Look whether there is something to run. Raises `UsageError`."""
     name = options.command[0]
     if options.module:
         top = name.partition(".")[0]
@@ -57,7 +67,12 @@ def check(options: Options) -> Manifest | None:
     elif not Path(name).exists():
         message = f"there is no script {name}"
         raise UsageError(message)
-    return None
+
+
+def check_probes(wanted: Mapping[str, Any]) -> None:
+    """Look whether the agent will know the probes and their parameters. Raises `UsageError`."""
+    if complaints := settings.read(json.dumps(wanted)).complaints:
+        raise UsageError(complaints[0].removeprefix(f"{wire.ENV_PROBES}: "))
 
 
 def of_script(options: Options, *, interactive: bool) -> Plan:
@@ -102,9 +117,7 @@ def variables(plan: Plan, directory: Path) -> dict[str, str]:
     injected = find_spec("stepwarden.inject")
     folder = str(Path(injected.origin).parent) if injected and injected.origin else ""
     path = os.pathsep.join(filter(None, (folder, os.environ.get("PYTHONPATH"))))
-    binaries = os.pathsep.join(filter(None, (str(Path(sys.executable).parent), os.environ.get("PATH"))))
     return {
-        "PATH": binaries,
         "PYTHONPATH": path,
         wire.ENV_DIRECTORY: str(directory),
         wire.ENV_POLICY: policy.to_json(plan.rules),

@@ -81,7 +81,11 @@ def execute(prepared: Plan, folder: Path, scratch: Path) -> int:
 
 def conclude(folder: Path, facts: report.Facts) -> None:
     """Write the report, and say where it is."""
-    found = report.write(folder, facts)
+    try:
+        found = report.write(folder, facts)
+    except OSError as error:
+        say(f"exit code {facts.exit_code}; can't write the report to {folder}: {error.strerror}")
+        return
     findings = "no finding" if found == 0 else "1 finding" if found == 1 else f"{found} findings"
     said = f"exit code {facts.exit_code} after {facts.seconds:.1f} s, {findings}"
     say(f"{said}; report: {folder / 'report.html'}")

@@ -17,6 +17,7 @@ from stepwarden.wire import Finding, Instruction, JobReport
 
 TICK = 0.1  # seconds between two looks
 PROGRESS, WAITING = 2.0, 10.0  # seconds between two lines on the progress: of a run, and of a hold
+SPARING = 20.0  # a look may take one part in so many of the time
 SETTLE = 1.5  # seconds in which findings of the last step are merged
 
 
@@ -29,9 +30,11 @@ class Supervisor:
         self.told: tuple[object, Instruction] = (None, Instruction())
         self.code: int | None = None
         self.findings: Sequence[Finding] = ()
+        self.known: set[tuple[str, int]] = set()
         self.shown: set[str] = set()
+        self.look_at = 0.0
         self.line, self.line_at = "", 0.0
-        self.began = time.monotonic()
+        self.held_at: float | None = None  # when all ranks were first seen waiting
 
     def start(self) -> None:
         """Start the sidecar, and the groups once it listens. Raises `UsageError`."""
@@ -68,20 +71,26 @@ class Supervisor:
             self.fleet.kill()
 
     def look(self) -> bool:
-        """Look at the hub once; True when it knows that every rank has ended."""
-        report = self.sidecar.hub.report() if self.sidecar.hub else None
+        """Look at the hub, if it is time to; True when it knows that every rank has ended."""
+        began = time.monotonic()
+        report = self.sidecar.hub.report() if self.sidecar.hub and began >= self.look_at else None
         if report is None:
             return False
+        # A job with many findings has long answers: looking at them must not take time from the training.
+        self.look_at = began + SPARING * (time.monotonic() - began)
+        states = [rank.state for rank in report.ranks]
+        if self.held_at is None and len(states) == self.plan.ranks and set(states) == {"held"}:
+            self.held_at = began
         self.progress(report)
         self.show(report.findings)
         self.decide()
-        states = [rank.state for rank in report.ranks]
         return not states or all(state in {"ended", "failed"} for state in states)
 
     def show(self, findings: Sequence[Finding]) -> None:
         """Print the findings that are new: of each kind the first, and all that pause the run."""
-        new = [finding for finding in findings if finding not in self.findings]
+        new = [finding for finding in findings if (finding.kind, finding.step) not in self.known]
         self.findings = findings
+        self.known |= {(finding.kind, finding.step) for finding in new}
         for finding in new:
             pauses = match(self.plan.rules, finding).action in PAUSING
             if finding.kind not in self.shown or pauses:
@@ -108,8 +117,9 @@ class Supervisor:
         held = self.course.instruction.hold
         if self.interactive and (held or self.course.pause):
             return terminal.answer()
-        over = self.plan.hold_timeout is not None and time.monotonic() >= self.began + self.plan.hold_timeout
-        return "apply" if held and over else None
+        if not held or self.held_at is None or self.plan.hold_timeout is None:
+            return None
+        return "apply" if time.monotonic() >= self.held_at + self.plan.hold_timeout else None
 
     def instruct(self) -> None:
         """Tell the hub what stands, unless this hub has been told."""
