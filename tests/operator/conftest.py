@@ -30,6 +30,11 @@ CLUSTER = {  # kopf waits, silently and for ever, for the first two
 }
 
 
+@pytest.fixture
+def cluster():
+    return CLUSTER
+
+
 class Cluster(k.KubernetesEmulator):
     """What kmock leaves to the test: server-side apply that creates, uids, times and versions."""
 

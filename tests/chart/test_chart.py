@@ -1,0 +1,92 @@
+"""What can be said of the chart without helm; tests/cluster installs it."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from stepwarden import policy
+from stepwarden_operator import names
+from stepwarden_operator.metrics import STATES
+
+CHART = Path(__file__).parents[2] / "charts" / "stepwarden"
+TEMPLATES = sorted((CHART / "templates").glob("*.yaml"))
+
+
+@pytest.fixture(scope="module")
+def crd():
+    return yaml.safe_load((CHART / "crds" / "trainingjobs.yaml").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def schema(crd):
+    [version] = crd["spec"]["versions"]
+    return version["schema"]["openAPIV3Schema"]["properties"]
+
+
+def test_the_crd_is_the_kind_that_the_operator_watches(crd):
+    spec = crd["spec"]
+    assert (spec["group"], spec["names"]["plural"]) == (names.GROUP, names.PLURAL)
+    assert spec["names"]["kind"] == names.KIND
+    assert [version["name"] for version in spec["versions"]] == [names.VERSION]
+
+
+def test_the_crd_takes_the_kinds_and_actions_that_the_policy_knows(schema):
+    rule = schema["spec"]["properties"]["onFinding"]["items"]["properties"]
+    assert set(rule["kinds"]["items"]["enum"]) == {"*", *policy.KINDS}
+    assert rule["action"]["enum"] == [action for action in policy.ACTIONS if action != "Restart"]
+    assert set(rule["then"]["enum"]) < set(rule["action"]["enum"])
+    assert tuple(rule["severity"]["enum"]) == policy.SEVERITIES
+
+
+def test_the_crd_takes_the_states_that_are_counted(schema):
+    assert tuple(schema["status"]["properties"]["phase"]["enum"]) == STATES
+
+
+def test_every_rule_of_the_crd_says_what_to_do(crd):
+    def rules(node):
+        if isinstance(node, dict):
+            yield from node.get("x-kubernetes-validations", ())
+            for value in node.values():
+                yield from rules(value)
+
+    found = list(rules(crd["spec"]["versions"][0]["schema"]))
+    assert len(found) >= 10
+    assert all(len(rule["message"]) > 20 for rule in found)
+
+
+def test_the_columns(crd):
+    columns = crd["spec"]["versions"][0]["additionalPrinterColumns"]
+    shown = [column["name"] for column in columns if not column.get("priority")]
+    assert shown == ["State", "Step", "Ranks", "Findings", "Age"]
+    assert [column["name"] for column in columns if column.get("priority")] == ["Loss", "Last finding"]
+
+
+def test_every_value_is_in_the_schema_and_used():
+    values = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
+    schema = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
+    assert set(values) == set(schema["properties"]) - {"global"}
+    used = "".join(path.read_text(encoding="utf-8") for path in (CHART / "templates").iterdir())
+    for name, value in values.items():
+        paths = [f"{name}.{inner}" for inner in value] if isinstance(value, dict) and value else [name]
+        for path in paths:
+            assert f".Values.{path}" in used, path
+
+
+@pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.name)
+def test_a_template_names_what_it_makes_after_the_release(path):
+    text = path.read_text(encoding="utf-8")
+    for name in re.findall(r"^metadata:\n  name: (.*)$", text, re.MULTILINE):
+        assert "stepwarden.fullname" in name or name == "{{ $name }}"
+
+
+def test_the_operator_may_make_secrets_and_never_read_one():
+    text = (CHART / "templates" / "rbac.yaml").read_text(encoding="utf-8")
+    role = yaml.safe_load(re.sub(r"\{\{.*?\}\}", "x", text).split("---")[0].replace("labels: x", ""))
+    verbs = {resource: set(rule["verbs"]) for rule in role["rules"] for resource in rule["resources"]}
+    assert verbs["secrets"] == {"create", "patch"}
+    assert verbs["trainingjobs"] == {"list", "watch"}
+    assert not any(set(granted) & {"delete", "deletecollection", "*"} for granted in verbs.values())
+    assert "*" not in verbs
