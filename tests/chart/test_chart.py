@@ -70,9 +70,9 @@ def test_every_value_is_in_the_schema_and_used():
     assert set(values) == set(schema["properties"]) - {"global"}
     used = "".join(path.read_text(encoding="utf-8") for path in (CHART / "templates").iterdir())
     for name, value in values.items():
-        paths = [f"{name}.{inner}" for inner in value] if isinstance(value, dict) and value else [name]
-        for path in paths:
-            assert f".Values.{path}" in used, path
+        whole = re.search(rf"\.Values\.{name}\b(?!\.)", used)
+        for inner in [] if whole else value:
+            assert f".Values.{name}.{inner}" in used
 
 
 @pytest.mark.parametrize("path", TEMPLATES, ids=lambda path: path.name)
