@@ -21,7 +21,7 @@ from torch.nn import functional as F  # noqa: N812 - what everyone calls it
 from torch.nn.parallel import DistributedDataParallel
 
 PAD = 0
-WINDOW, BATCH, WIDTH, LAYERS, HEADS = 64, 10, 128, 3, 4
+WINDOW, BATCH, WIDTH, LAYERS, HEADS = 64, 10, 128, 6, 4
 
 parser = argparse.ArgumentParser(description="Train a small character transformer.")
 parser.add_argument("--steps", type=int, default=80)

@@ -146,4 +146,4 @@ class Supervisor:
             return "stopped by a person" if self.course.by_person else "stopped by the policy"
         if self.code is not None:
             return f"signal {self.code - 128}"
-        return "the training itself"
+        return "training"
