@@ -10,6 +10,7 @@ import yaml
 from stepwarden import policy
 from stepwarden_operator import names
 from stepwarden_operator.metrics import STATES
+from stepwarden_operator.training_job import read_training_job
 
 CHART = Path(__file__).parents[2] / "charts" / "stepwarden"
 TEMPLATES = sorted((CHART / "templates").glob("*.yaml"))
@@ -90,3 +91,17 @@ def test_the_operator_may_make_secrets_and_never_read_one():
     assert verbs["trainingjobs"] == {"list", "watch"}
     assert not any(set(granted) & {"delete", "deletecollection", "*"} for granted in verbs.values())
     assert "*" not in verbs
+
+
+def test_every_field_is_in_the_docs(schema):
+    text = (CHART.parents[1] / "docs" / "trainingjob.md").read_text(encoding="utf-8")
+    fields = {*schema["spec"]["properties"], *schema["status"]["properties"]}
+    fields |= set(schema["spec"]["properties"]["onFinding"]["items"]["properties"])
+    assert {field for field in fields if f"`{field}`" not in text} == set()
+
+
+def test_the_example_of_the_docs_is_one_that_the_operator_takes():
+    text = (CHART.parents[1] / "docs" / "trainingjob.md").read_text(encoding="utf-8")
+    body = yaml.safe_load(re.search(r"```yaml\n(.*?)```", text, re.DOTALL)[1])
+    body["metadata"] |= {"namespace": "ns", "uid": "u"}
+    assert read_training_job(body).num_nodes == 2
