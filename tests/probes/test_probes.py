@@ -25,7 +25,6 @@ def severity(verdict):
     [
         pytest.param({"gradient_norm": 0.5}, "ok", "Finite", id="finite"),
         pytest.param({}, "unknown", "NoGradients", id="nothing-has-a-gradient"),
-        pytest.param({"unread": "CudaGraph"}, "unknown", "CudaGraph", id="unread"),
         pytest.param({"gradient_norm": INF}, "ok", "Finite", id="only-the-norm-overflowed"),
         pytest.param({"gradient_norm": NAN, "gradients": BAD}, "bad", "NotFinite", id="bad"),
         pytest.param(
@@ -104,7 +103,6 @@ observations = st.builds(
     loss=numbers,
     gradient_norm=numbers,
     gradients=st.none() | non_finite,
-    unread=st.text(),
     scaled=st.booleans(),
     checked=st.booleans(),
     parameters=st.none() | non_finite,

@@ -98,10 +98,11 @@ class Agent:
 
     def boundary(self, optimizer: Optimizer) -> None:
         """Read, judge, report, and act."""
-        if torch.cuda.is_available() and capturing():
-            return
         began = time.perf_counter()
         judge = self.judges.setdefault(optimizer, Judge(self.environment))
+        if capturing():
+            judge.blind("CudaGraphCapture")
+            return
         judge.count += 1
         self.step = max(self.step, judge.count - 1)
         reading = read(optimizer, self.before(judge.count - 1, began))

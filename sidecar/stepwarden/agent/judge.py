@@ -114,6 +114,10 @@ class Judge:
             lasting |= self.silent & {nonfinite_parameter.KIND}
         return frozenset(lasting)
 
+    def blind(self, why: str) -> None:
+        """Say of all probes why they can't tell."""
+        self.unknown |= dict.fromkeys(self.environment.probes.probes, why)
+
     def applied(self, step: int) -> None:
         """Remember that a bad update was let through."""
         if self.since is None:

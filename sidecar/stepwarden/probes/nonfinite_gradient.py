@@ -9,8 +9,6 @@ KIND = "NonFiniteGradient"
 
 def probe(seen: Observation) -> Verdict:
     """Say whether all gradients are finite. What a scaler is about to skip is no fault."""
-    if seen.unread:
-        return Verdict("unknown", seen.unread, "the gradients could not be read")
     if seen.gradients is None and seen.gradient_norm is None:
         return Verdict("unknown", "NoGradients", "no parameter of the optimizer has a gradient")
     if seen.gradients is None:

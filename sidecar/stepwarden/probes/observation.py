@@ -36,8 +36,8 @@ class Observation:
 
     `loss` is the sum of the scalars that backward started from since the step before, without a
     scaler's factor. `gradient_norm` is the L2 norm of the rank's own gradients (None: it has none)
-    and may overflow; `gradients` is only set where a value is really NaN or Inf. `unread` is the
-    reason why the gradients could not be read. `scaled`: a scaler will itself skip a bad step.
+    and may overflow; `gradients` is only set where a value is really NaN or Inf. `scaled`: a
+    scaler will itself skip a bad step.
     `parameters` speaks of the values before the update, None also where they were not `checked`.
     `local` says whether the rank's own gradient was bad before the reduction, if that is known.
     `late`: it was read after the update. `norms` are the gradient norms of the steps before,
@@ -49,7 +49,6 @@ class Observation:
     loss: float | None = None
     gradient_norm: float | None = None
     gradients: NonFinite | None = None
-    unread: str = ""
     scaled: bool = False
     checked: bool = False
     parameters: NonFinite | None = None
