@@ -14,7 +14,8 @@ OPERATOR = "app.kubernetes.io/name=stepwarden"
 def kill_operator(cluster):
     """SIGKILL its process, then delete its pod, as a crashed container is restarted ever more slowly."""
     for pod in cluster.items("pods", "-l", OPERATOR):
-        kill_container(pod)
+        if "running" in pod["status"].get("containerStatuses", [{"state": {}}])[0]["state"]:
+            kill_container(pod)
         cluster("delete", "pod", pod["metadata"]["name"], "--force", "--grace-period=0", "--wait=false")
 
 

@@ -48,6 +48,10 @@ def bare_pod(image):
     spec = job["spec"]["template"]["spec"]
     trainer = spec["containers"][0]
     trainer["env"] += [
+        {"name": "PET_NODE_RANK", "value": "0"},
+        {"name": "PET_NNODES", "value": "1"},
+        {"name": "MASTER_ADDR", "value": "127.0.0.1"},
+        {"name": "MASTER_PORT", "value": "29500"},
         {"name": "PYTHONPATH", "value": "/opt/stepwarden"},
         {"name": "STEPWARDEN_DIR", "value": "/run/stepwarden"},
     ]

@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-PATIENCE = 90.0  # seconds: on two busy cores, importing torch in two pods takes the most of them
+PATIENCE = 120.0  # seconds: on two busy cores, importing torch in two pods takes the most of them
 
 
 class CommandError(AssertionError):
