@@ -6,6 +6,9 @@ from collections.abc import Callable
 from stepwarden.wire import Orders, Update
 
 
+SIGNALS_SEEN = 1.0  # seconds until a signal that another thread took reaches a waiting main thread
+
+
 def waits(step: int, orders: Orders, *, finding: bool) -> bool:
     """Whether a rank at the boundary of a step waits, for a finding of that step or a person's hold."""
     asked = orders.hold_at is not None and step >= orders.hold_at
@@ -43,5 +46,5 @@ class Gate:
             if waits(step, self.orders, finding=finding) and not self.abandoned:
                 held()
             while waits(step, self.orders, finding=finding) and not self.abandoned:
-                self.changed.wait()
+                self.changed.wait(SIGNALS_SEEN)
             return self.orders.update if finding and not self.abandoned else "apply"
