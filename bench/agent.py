@@ -32,7 +32,8 @@ from stepwarden.agent.attach import Attached
 from stepwarden.agent.environment import Environment
 
 SIZES = {"small": (64, 4, 256), "middle": (256, 4, 256), "large": (512, 8, 256)}  # width, layers, vocabulary
-BATCH, CONTEXT, WARM_UP = 4, 64, 3
+BATCH, CONTEXT = 12, 64  # as nanoGPT trains on a CPU; the agent's cost does not depend on them
+WARM_UP = 3
 
 
 class Model(nn.Module):

@@ -99,7 +99,9 @@ class Agent:
     def boundary(self, optimizer: Optimizer) -> None:
         """Read, judge, report, and act."""
         began = time.perf_counter()
-        judge = self.judges.setdefault(optimizer, Judge(self.environment))
+        judge = self.judges.get(optimizer)
+        if judge is None:
+            judge = self.judges[optimizer] = Judge(self.environment)
         if capturing():
             judge.blind("CudaGraphCapture")
             return

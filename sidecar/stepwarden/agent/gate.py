@@ -5,7 +5,6 @@ from collections.abc import Callable
 
 from stepwarden.wire import Orders, Update
 
-
 SIGNALS_SEEN = 1.0  # seconds until a signal that another thread took reaches a waiting main thread
 
 
