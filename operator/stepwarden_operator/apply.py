@@ -1,6 +1,7 @@
 """Doing: each action, in its one place."""
 
-from typing import assert_never
+from collections.abc import Mapping
+from typing import Any, assert_never
 
 from stepwarden.wire import Instruction
 from stepwarden_operator.actions import Action, Announce, Create, Instruct, PatchJob, WriteStatus
@@ -55,8 +56,8 @@ class Applier:
     async def create(self, asked: TrainingJob, entry: Entry, *, suspend: bool) -> None:
         """Make the children. What the API server refuses becomes the entry's refusal."""
         try:
-            await self.api.apply(secret(asked, self.settings.key))
-            await self.api.apply(service(asked))
+            await self.ensure(secret(asked, self.settings.key))
+            await self.ensure(service(asked))
             await self.create_job(asked, entry, suspend=suspend)
         except ApiError as error:
             refusal = refused(error, asked.generation)
@@ -67,6 +68,19 @@ class Applier:
                 raise Refused from error
         else:
             entry.refusal = None
+
+    async def ensure(self, body: Mapping[str, Any]) -> None:
+        """
+        Make a child, or bring one of an operator before us in line. Raises `ApiError` where it's not ours.
+
+        Server-side apply alone would do both, but it costs the API server twice as much as to create.
+        """
+        try:
+            await self.api.create(body)
+        except ApiError as error:
+            if error.status != CONFLICT:
+                raise
+            await self.api.apply(body)
 
     async def create_job(self, asked: TrainingJob, entry: Entry, *, suspend: bool) -> None:
         """Make the Job, or take the one that an operator before us has made."""

@@ -16,7 +16,7 @@ async def page():
     runner = await serve(registry, 0)
 
     async def get(path="/metrics", **headers):
-        port = runner.addresses[0][1]
+        [port] = [address[1] for address in runner.addresses if len(address) == 2]  # that of IPv4
         url = f"http://127.0.0.1:{port}{path}"
         async with aiohttp.ClientSession() as session, session.get(url, headers=headers) as answer:
             return answer.content_type, await answer.text()
