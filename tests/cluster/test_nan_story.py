@@ -81,7 +81,7 @@ def test_the_poisoned_update_is_taken_only_if_one_says_so(kube):
             assert list(said) == [str(step) for step in range(bad + 1)]
             assert "poisoned" not in said.values()
     kube.plugin("resume", "skipped")
-    kube.plugin("resume", "applied", "--apply")
+    kube.plugin("resume", "applied", "--update=apply")
     for name in ("skipped", "applied"):
         kube.until_state(name, "Complete")
     for index in (0, 1):
