@@ -53,7 +53,7 @@ def situation(observed: Observed, now: float) -> Situation:
     verdict = judge(observed.job, findings, now)
     suspend = observed.job.suspend or (verdict.pause is not None and verdict.pause.action == "Suspend")
     child = observed.child
-    away = child is None or (child.suspend and (child.suspended or not live(observed.pods)))
+    away = child is not None and child.suspend and (child.suspended or not live(observed.pods))
     return Situation(
         findings=findings,
         verdict=verdict,
