@@ -3,8 +3,10 @@
 import json
 import os
 import pty
+import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import yaml
@@ -196,3 +198,22 @@ def test_a_manifest_that_is_suspended_starts_nothing(stepwarden):
     done = stepwarden("run", "-f", "job.yaml")
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr == "stepwarden: spec.suspend of tiny is true: nothing is started\n"
+
+
+def test_a_sidecar_that_is_killed_during_a_hold_comes_back_and_hears_the_answer(stepwarden):
+    stepwarden.script(TINY)
+    process = stepwarden.start("run", "--on-anomaly", "hold", "--hold-timeout", "5s", "train.py")
+    while "finding: NonFiniteGradient" not in process.stderr.readline():
+        assert process.poll() is None
+    [sidecar] = [pid for pid in stepwarden.left() if b"stepwarden_sidecar" in commandline(pid)]
+    os.kill(sidecar, signal.SIGKILL)
+    out, err = process.communicate(timeout=60)
+    assert "the sidecar has ended: the training goes on, and it is started again" in err
+    assert err.count("finding: ") == 0  # the new one knows it, and it is not said twice
+    assert (process.returncode, changed(out, 3)) == (3, [])
+    [finding] = read_findings(stepwarden.folder / "stepwarden-report" / "findings.jsonl")
+    assert finding.step == 3
+
+
+def commandline(pid):
+    return Path(f"/proc/{pid}/cmdline").read_bytes()
