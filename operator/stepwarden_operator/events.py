@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from stepwarden_operator.actions import Announce
-from stepwarden_operator.findings import label, remembered
+from stepwarden_operator.findings import key, label, remembered
 from stepwarden_operator.names import API_VERSION, KIND, MANAGER
 from stepwarden_operator.observe import Observed, seconds_of
 from stepwarden_operator.training_job import TrainingJob
@@ -44,7 +44,7 @@ def findings(status: Mapping[str, Any]) -> Iterator[Announce]:
     for finding in remembered(status):
         yield Announce(
             reason="FindingMade",
-            key=f"{finding.kind}/{finding.step}",
+            key="/".join(map(str, key(finding))),
             message=f"{label(finding)}: {finding.message}",
             time=status["lastFindingTime"],
             type="Normal" if finding.severity == "info" else "Warning",

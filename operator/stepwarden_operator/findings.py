@@ -1,6 +1,7 @@
 """A job's findings: what its status remembers, joined by what its hub and its pods say now. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from stepwarden.wire import Finding, from_dict, plain, to_dict
@@ -16,15 +17,25 @@ def remembered(status: Mapping[str, Any]) -> tuple[Finding, ...]:
     return tuple(from_dict(Finding, raw) for raw in status.get("findings") or ())
 
 
+def run_of(finding: Finding) -> int:
+    """Return the run that a finding belongs to: a job begins anew after a suspension, at step 0."""
+    return int(finding.evidence.get("run", 0))
+
+
+def stamped(finding: Finding, run: int) -> Finding:
+    """Say in a finding's evidence which run it belongs to; of the first, nothing is said."""
+    return replace(finding, evidence={**finding.evidence, "run": run}) if run else finding
+
+
 def merge(old: Iterable[Finding], new: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Join findings by step and kind, in that order; the newer word about one wins."""
+    """Join findings by run, step and kind, in that order; the newer word about one wins."""
     joined = {key(finding): finding for finding in (*old, *new)}
     return without_hearsay(tuple(joined[one] for one in sorted(joined)))
 
 
-def key(finding: Finding) -> tuple[int, str]:
+def key(finding: Finding) -> tuple[int, int, str]:
     """Return what makes two words about a finding words about the same one."""
-    return finding.step, finding.kind
+    return run_of(finding), finding.step, finding.kind
 
 
 def count(status: Mapping[str, Any], findings: Sequence[Finding]) -> int:
@@ -52,8 +63,9 @@ def current(observed: Observed, *, failed: bool) -> tuple[Finding, ...]:
     """Return all findings that are known of a job, oldest first."""
     status = observed.job.status
     old = remembered(status)
-    new = list(observed.report.findings) if observed.report else []
-    known = merge(old, new)
+    left = [finding for pod in observed.pods for finding in pod.left]
+    new = [*left, *(observed.report.findings if observed.report else ())]
+    known = merge(old, (stamped(finding, observed.job.run) for finding in new))
     if failed and not any(finding.kind == "RankFailed" for finding in known):
         step = (status.get("progress") or {}).get("step", 0)
         known += tuple(rank_failed(observed, pod, step) for pod in first_failed(observed))

@@ -1,11 +1,12 @@
 """From the API's objects to what a decision needs of them. Pure: reads dictionaries, asks nobody."""
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from stepwarden.wire import JobReport
+from stepwarden.wire import Finding, JobReport, from_dict
 from stepwarden_operator.names import INDEX_ANNOTATION, SIDECAR_CONTAINER
 from stepwarden_operator.training_job import TrainingJob
 
@@ -53,6 +54,7 @@ class Pod:
     finished: bool = False
     disrupted: bool = False
     exit: Exit | None = None
+    left: tuple[Finding, ...] = ()  # what its sidecar, the job's hub, left behind when it ended
     problem: tuple[str, str] | None = None
 
 
@@ -116,6 +118,7 @@ def read_pod(body: Mapping[str, Any], trainer: str) -> Pod:
         finished=status.get("phase") in ("Succeeded", "Failed"),
         disrupted=conditions.get("DisruptionTarget", {}).get("status") == "True",
         exit=next(filter(None, (read_exit(one.get("terminated")) for one in ended)), None),
+        left=read_left(status),
         problem=problem(conditions, status),
     )
 
@@ -139,6 +142,16 @@ def read_exit(terminated: Mapping[str, Any] | None) -> Exit | None:
         log="\n".join(lines)[-LOG_CHARACTERS:],
         finished=terminated.get("finishedAt") or "",
     )
+
+
+def read_left(status: Mapping[str, Any]) -> tuple[Finding, ...]:
+    """Read the findings that the hub left in its container's termination message, one a line."""
+    states = (c["state"] for c in with_state(status) if c["name"] == SIDECAR_CONTAINER)
+    message = "".join(state.get("terminated", {}).get("message", "") for state in states)
+    try:
+        return tuple(from_dict(Finding, json.loads(line)) for line in message.splitlines())
+    except ValueError:  # something else was written there: a crash, or another version's words
+        return ()
 
 
 BENIGN = frozenset({"ContainerCreating", "PodInitializing"})

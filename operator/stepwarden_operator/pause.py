@@ -1,11 +1,12 @@
 """What the findings ask of a job, given what was acknowledged and how long it has waited. Pure."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from stepwarden.policy import Action, Decision, decide, overdue
 from stepwarden.wire import Finding, Instruction, JobReport, Update
+from stepwarden_operator.findings import run_of
 from stepwarden_operator.observe import seconds_of
 from stepwarden_operator.training_job import Acknowledged, TrainingJob
 
@@ -36,6 +37,7 @@ class Verdict:
 
 def judge(job: TrainingJob, findings: tuple[Finding, ...], now: float) -> Verdict:
     """Say what the findings ask for at this time."""
+    findings = tuple(finding for finding in findings if run_of(finding) == job.run)
     acknowledged = dealt_with(job, findings)
     decision = decide(job.rules, findings, acknowledged.step)
     if decision is None:
@@ -43,7 +45,7 @@ def judge(job: TrainingJob, findings: tuple[Finding, ...], now: float) -> Verdic
     pause = pause_of(decision, since(job.status, now), now)
     if pause.action in {"Skip", "Observe"}:
         update: Update = "skip" if pause.action == "Skip" else "apply"
-        return Verdict(acknowledged=Acknowledged(step=decision.step, update=update), pause=None)
+        return Verdict(acknowledged=Acknowledged(step=decision.step, update=update, run=job.run), pause=None)
     return Verdict(acknowledged=acknowledged, pause=pause)
 
 
@@ -54,17 +56,19 @@ def dealt_with(job: TrainingJob, findings: Iterable[Finding]) -> Acknowledged:
     Someone who suspends a job starts its pods anew: what was found before is dealt with.
     """
     known = read_acknowledged_status(job.status)
+    if known.run != job.run:
+        known = Acknowledged(run=job.run)
     person = job.acknowledged
-    if person.step >= known.step:
+    if person.run == job.run and person.step >= known.step:
         known = person
     last = max((finding.step for finding in findings), default=-1)
-    return Acknowledged(step=last, update=known.update) if job.suspend and last > known.step else known
+    return replace(known, step=last) if job.suspend and last > known.step else known
 
 
 def read_acknowledged_status(status: Mapping[str, Any]) -> Acknowledged:
     """Read what the status remembers as acknowledged."""
     raw = status.get("acknowledged") or {}
-    return Acknowledged(step=raw.get("step", -1), update=raw.get("update", "skip"))
+    return Acknowledged(step=raw.get("step", -1), update=raw.get("update", "skip"), run=raw.get("run", 0))
 
 
 def since(status: Mapping[str, Any], now: float) -> float:

@@ -12,6 +12,7 @@ from stepwarden_operator.outcome import FINISHED, ended, settles_at
 from stepwarden_operator.pause import instruction, judge, obeyed
 from stepwarden_operator.ranks import held
 from stepwarden_operator.status import Situation, merge_patch, status_of
+from stepwarden_operator.training_job import TrainingJob
 
 END_NOW = 1  # activeDeadlineSeconds of a Job that the policy ends
 
@@ -61,7 +62,13 @@ def situation(observed: Observed, now: float) -> Situation:
         suspend=suspend,
         suspended=suspend and away and end is None,
         held=end is None and held(observed, paused=verdict.pause is not None),
+        run=observed.job.run + begins_anew(observed.job, suspend=suspend),
     )
+
+
+def begins_anew(job: TrainingJob, *, suspend: bool) -> bool:
+    """Whether the pods of a job that was suspended are about to be made anew."""
+    return job.status.get("phase") == "Suspended" and not suspend
 
 
 def children(observed: Observed, seen: Situation) -> Iterator[Action]:

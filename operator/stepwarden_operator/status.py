@@ -23,6 +23,7 @@ class Situation:
     suspend: bool  # what should be
     suspended: bool  # what is
     held: bool
+    run: int
 
     @property
     def pause(self) -> Pause | None:
@@ -53,6 +54,7 @@ def status_of(observed: Observed, seen: Situation, now: float) -> dict[str, Any]
             "startTime": (observed.child and observed.child.start_time) or old.get("startTime"),
             "completionTime": completion_time(observed, seen),
             "pause": pause_of(seen.pause),
+            "run": seen.run,
             "acknowledged": acknowledged_of(seen.verdict),
         },
     )
@@ -152,7 +154,9 @@ def pause_of(pause: Pause | None) -> dict[str, Any] | None:
 def acknowledged_of(verdict: Verdict) -> dict[str, Any] | None:
     """Write what is acknowledged."""
     known = verdict.acknowledged
-    return {"step": known.step, "update": known.update} if known.step >= 0 else None
+    if known.step < 0:
+        return None
+    return {"step": known.step, "update": known.update, "run": known.run}
 
 
 def drop_none(body: Mapping[str, Any]) -> dict[str, Any]:

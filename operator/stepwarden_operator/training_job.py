@@ -1,13 +1,15 @@
 """A TrainingJob as its manifest says, read into types. Pure; raises `SpecError` with a sentence."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast, get_args
+from typing import Any, cast
 
 from stepwarden.policy import PolicyError, Rule, read_rules
 from stepwarden.wire import Update
 from stepwarden_operator.names import ACKNOWLEDGE, TRAINER
 
+ANNOTATION = re.compile(r"\s*([0-9]+)\s*(?:,\s*(skip|apply)?\s*(?:,\s*([0-9]+)\s*)?)?")
 GPU_SUFFIX = ".com/gpu"  # nvidia.com/gpu, amd.com/gpu, ...
 
 
@@ -17,10 +19,11 @@ class SpecError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acknowledged:
-    """Findings up to `step` are dealt with, and `update` is what becomes of the held update."""
+    """Findings of a run up to `step` are dealt with, and `update` is what becomes of the held update."""
 
     step: int = -1
     update: Update = "skip"
+    run: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +44,11 @@ class TrainingJob:
     probes: Mapping[str, Any]
     acknowledged: Acknowledged
     status: Mapping[str, Any]
+
+    @property
+    def run(self) -> int:
+        """How often its pods have begun anew after a suspension: steps are counted from 0 in each run."""
+        return int(self.status.get("run", 0))
 
     @property
     def ranks(self) -> int:
@@ -106,11 +114,12 @@ def ranks_per_node(raw: int | str, trainer: Mapping[str, Any]) -> int:
 
 def read_acknowledged(text: str) -> Acknowledged:
     """
-    Read the annotation. One that makes no sense acknowledges nothing.
+    Read the annotation, STEP[,UPDATE[,RUN]]. One that makes no sense acknowledges nothing.
 
     It is written by hand at times, and a typing error must not release a poisoned update.
     """
-    step, _, update = (part.strip() for part in text.partition(","))
-    if not step.isascii() or not step.isdigit() or update not in ("", *get_args(Update)):
+    found = ANNOTATION.fullmatch(text)
+    if not found:
         return Acknowledged()
-    return Acknowledged(step=int(step), update=cast("Update", update or "skip"))
+    step, update, run = found.groups()
+    return Acknowledged(step=int(step), update=cast("Update", update or "skip"), run=int(run or 0))

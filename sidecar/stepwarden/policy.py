@@ -116,11 +116,11 @@ def read_rules(raw: Sequence[Mapping[str, Any]] | None) -> tuple[Rule, ...]:
 def read_rule(raw: Mapping[str, Any]) -> Rule:
     """Read one entry of `spec.onFinding`. Raises `PolicyError`."""
     for kind in raw.get("kinds", ("*",)):
-        one_of(kind, ("*", *KINDS), "kind")
+        one_of(kind, ("*", *KINDS), "a kind of finding")
     for field in ("action", "then"):
         if raw.get(field) is not None:
-            one_of(raw[field], ACTIONS, field)
-    one_of(raw.get("severity", "warning"), SEVERITIES, "severity")
+            one_of(raw[field], ACTIONS, "an action")
+    one_of(raw.get("severity", "warning"), SEVERITIES, "a severity")
     if unknown := set(raw) - {"kinds", "severity", "action", "timeout", "then"}:
         message = f"unknown field {min(unknown)!r} in onFinding"
         raise PolicyError(message)
@@ -139,7 +139,7 @@ def read_rule(raw: Mapping[str, Any]) -> Rule:
 def one_of(value: object, allowed: Sequence[str], what: str) -> None:
     """Raise `PolicyError` unless the value is an allowed one."""
     if value not in allowed:
-        message = f"{value!r} is not a {what}: give one of {', '.join(allowed)}"
+        message = f"{value!r} is not {what}: give one of {', '.join(allowed)}"
         raise PolicyError(message)
 
 

@@ -66,7 +66,7 @@ RULE = ("spec", "onFinding")
         (changed((("spec", "hold"), "yes")), "spec.hold must be true or false, not 'yes'"),
         (changed((("spec", "onFindings"), [])), "unknown field 'onFindings' in spec"),
         (changed((RULE, [{"kinds": ["NaN"], "action": "Hold"}])), "'NaN' is not a kind"),
-        (changed((RULE, [{"kinds": ["RankFailed"], "action": "Panic"}])), "'Panic' is not a action"),
+        (changed((RULE, [{"kinds": ["RankFailed"], "action": "Panic"}])), "'Panic' is not an action"),
         (changed((RULE, [{"kinds": "RankFailed", "action": "Fail"}])), "kinds must be a list"),
         (changed((RULE, [{"action": "Restart"}])), "Restart is not supported yet"),
         (changed((RULE, [{"action": "Hold", "timeout": "1 day", "then": "Fail"}])), "is not a duration"),

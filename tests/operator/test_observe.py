@@ -96,3 +96,23 @@ def test_a_condition_counts_only_while_it_is_true():
 def test_times_are_the_apis():
     assert timestamp(0) == "1970-01-01T00:00:00Z"
     assert seconds_of(timestamp(1_800_000_000)) == 1_800_000_000
+
+
+def left_by_hub(message):
+    state = {"terminated": {"exitCode": 0, "message": message}}
+    sidecar = {"name": "stepwarden-sidecar", "state": state}
+    return read_pod(
+        {"metadata": {"name": "p", "uid": "u"}, "status": {"initContainerStatuses": [sidecar]}}, "trainer"
+    ).left
+
+
+def test_what_the_hub_left_behind_is_read():
+    line = (
+        '{"kind": "NonFiniteGradient", "severity": "critical", "step": 7, "message": "m", "ranks": [0, 1]}\n'
+    )
+    [found] = left_by_hub(line)
+    assert (found.kind, found.step, found.ranks) == ("NonFiniteGradient", 7, (0, 1))
+
+
+def test_other_words_in_its_place_are_none():
+    assert left_by_hub("Traceback (most recent call last): ...") == ()

@@ -1,121 +1,35 @@
-"""What the operator does about a job: by tables, and by properties that hold for every job."""
+"""What the operator does about a job, by tables."""
 
 import dataclasses
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from worlds import (
+    CHILD,
+    FAILED,
+    HELD,
+    HOLD,
+    NOW,
+    PODS,
+    RUNNING,
+    after,
+    asked,
+    changed,
+    condition,
+    events,
+    finding,
+    of,
+    report,
+    settled,
+    status,
+)
 
 from stepwarden.policy import Rule
-from stepwarden.wire import Finding, Instruction, JobReport, Orders, RankReport
+from stepwarden.wire import Instruction
 from stepwarden_operator.actions import Announce, Create, Instruct, PatchJob, WriteStatus
 from stepwarden_operator.events import event_name
-from stepwarden_operator.observe import Child, Exit, Observed, Pod, Refusal, timestamp
+from stepwarden_operator.observe import Observed, Refusal, timestamp
 from stepwarden_operator.reconcile import reconcile
-from stepwarden_operator.training_job import Acknowledged, read_training_job
-
-NOW = 1_800_000_000.0
-HOLD = Rule(kinds=("*",), severity="critical", action="Hold")
-
-
-def asked(**changes):
-    body = {
-        "metadata": {"name": "tiny", "namespace": "ns", "uid": "u1", "generation": 1},
-        "spec": {"numNodes": 2, "template": {"spec": {"containers": [{"name": "trainer"}]}}},
-    }
-    return dataclasses.replace(read_training_job(body), **changes)
-
-
-def finding(step=47, kind="NonFiniteGradient", **more):
-    return Finding(kind=kind, severity="critical", step=step, message="it holds NaN", rank=1, **more)
-
-
-def report(*states, step=47, findings=(), **orders):
-    ranks = tuple(
-        RankReport(rank=number, pod=number, state=state, step=step, time=NOW, loss=2.5, steps_per_second=3.0)
-        for number, state in enumerate(states)
-    )
-    return JobReport(version="1", ranks=ranks, findings=tuple(findings), orders=Orders(**orders))
-
-
-CHILD = Child(uid="j1", created=timestamp(NOW), start_time=timestamp(NOW))
-PODS = tuple(
-    Pod(name=f"tiny-{index}-x", uid=f"p{index}", index=index, ip="10.0.0.1", running=True, up=True)
-    for index in (0, 1)
-)
-RUNNING = Observed(job=asked(), child=CHILD, pods=PODS, report=report("running", "running"))
-HELD = dataclasses.replace(
-    RUNNING, job=asked(rules=(HOLD,)), report=report("held", "held", findings=[finding()], hold_at=47)
-)
-
-
-def merged(old, patch):
-    new = dict(old)
-    for key, value in patch.items():
-        if value is None:
-            new.pop(key, None)
-        elif isinstance(value, dict) and isinstance(new.get(key), dict):
-            new[key] = merged(new[key], value)
-        else:
-            new[key] = value
-    return new
-
-
-def after(observed, now):
-    """Carry out what reconcile asks for, as the cluster would."""
-    plan = reconcile(observed, now)
-    for action in plan.actions:
-        match action:
-            case Create(suspend):
-                observed = dataclasses.replace(observed, child=dataclasses.replace(CHILD, suspend=suspend))
-            case PatchJob(spec):
-                suspend = spec.get("suspend", observed.child.suspend)
-                deadline = spec.get("activeDeadlineSeconds", observed.child.deadline)
-                child = dataclasses.replace(observed.child, suspend=suspend, deadline=deadline)
-                observed = dataclasses.replace(observed, child=child)
-            case WriteStatus(patch):
-                job = dataclasses.replace(observed.job, status=merged(observed.job.status, patch))
-                observed = dataclasses.replace(observed, job=job)
-            case Instruct(instruction):
-                orders = Orders(
-                    hold_at=50 if instruction.hold else None,
-                    acknowledged=max(instruction.acknowledged, observed.report.orders.acknowledged),
-                    update=instruction.update,
-                )
-                told = dataclasses.replace(observed.report, orders=orders)
-                observed = dataclasses.replace(observed, report=told)
-            case Announce():
-                announced = observed.announced | {event_name(observed.job, action)}
-                observed = dataclasses.replace(observed, announced=announced)
-    return observed
-
-
-def settled(observed, now=NOW):
-    """Reconcile until nothing is left to do; a second time must do."""
-    first = after(observed, now)
-    second = after(first, now)
-    assert reconcile(second, now).actions == ()
-    return second
-
-
-def status(observed, now=NOW):
-    return settled(observed, now).job.status
-
-
-def condition(observed, kind):
-    return next(c for c in status(observed)["conditions"] if c["type"] == kind)
-
-
-def of(actions, cls):
-    return [action for action in actions if isinstance(action, cls)]
-
-
-def events(observed, now=NOW):
-    return [event.reason for event in of(reconcile(observed, now).actions, Announce)]
-
-
-def changed(observed, **job):
-    return dataclasses.replace(observed, job=dataclasses.replace(observed.job, **job))
+from stepwarden_operator.training_job import Acknowledged
 
 
 def test_a_new_job_gets_its_children_then_a_status():
@@ -179,7 +93,7 @@ def test_resume_releases_the_ranks_with_what_becomes_of_the_update(update):
 def test_an_acknowledgement_is_remembered_and_never_taken_back():
     observed = settled(changed(settled(HELD), acknowledged=Acknowledged(step=47)))
     forgotten = changed(observed, acknowledged=Acknowledged())
-    assert status(forgotten)["acknowledged"] == {"step": 47, "update": "skip"}
+    assert status(forgotten)["acknowledged"] == {"step": 47, "update": "skip", "run": 0}
 
 
 @pytest.mark.parametrize(
@@ -235,6 +149,42 @@ def test_suspend_deletes_the_pods_and_deals_with_what_was_found():
     assert "pause" not in status(back)
 
 
+def begun_anew(*found, **job):
+    """A job that was suspended for a finding at step 47, resumed, and runs for the second time."""
+    child = dataclasses.replace(CHILD, suspend=True, suspended=True)
+    suspended = changed(settled(HELD), suspend=True)
+    gone = settled(dataclasses.replace(settled(suspended), child=child, pods=(), report=None))
+    back = settled(changed(gone, suspend=False))
+    hub = report("held", "held", step=12, findings=found)
+    return changed(dataclasses.replace(back, child=CHILD, pods=PODS, report=hub), **job)
+
+
+@pytest.mark.parametrize("step", [12, 47])
+def test_what_was_acknowledged_before_a_suspension_does_not_let_a_later_nan_pass(step):
+    again = begun_anew(finding(step))
+    assert status(again)["phase"] == "Held"
+    assert status(again)["pause"]["step"] == step
+    assert status(again)["findingsCount"] == 2
+    assert "acknowledged" not in status(again)
+    assert Instruct(Instruction(hold=True)) in reconcile(again, NOW).actions
+
+
+def test_an_acknowledgement_counts_for_its_own_run_alone():
+    stale = begun_anew(finding(12), acknowledged=Acknowledged(step=47))
+    assert status(stale)["phase"] == "Held"
+    meant = begun_anew(finding(12), acknowledged=Acknowledged(step=12, run=1))
+    assert status(meant)["acknowledged"] == {"step": 12, "update": "skip", "run": 1}
+    assert "pause" not in status(meant)
+
+
+def test_what_the_hub_left_behind_is_known_although_nobody_asked_it():
+    child = dataclasses.replace(CHILD, complete=timestamp(NOW))
+    pods = (dataclasses.replace(PODS[0], finished=True, left=(finding(),)), PODS[1])
+    done = dataclasses.replace(RUNNING, child=child, pods=pods, report=None)
+    assert status(done)["findingsCount"] == 1
+    assert "FindingMade" in events(done)
+
+
 def test_a_job_that_ended_well_is_complete_and_keeps_its_findings():
     child = dataclasses.replace(CHILD, complete=timestamp(NOW))
     done = dataclasses.replace(settled(HELD), child=child)
@@ -244,16 +194,6 @@ def test_a_job_that_ended_well_is_complete_and_keeps_its_findings():
     assert found["findingsCount"] == 1
     assert found["completionTime"] == timestamp(NOW)
     assert events(done)[-1] == "Completed"
-
-
-DEAD = dataclasses.replace(
-    PODS[1], running=False, up=False, finished=True, exit=Exit(code=3, reason="Error", log="the disk is full")
-)
-FAILED = dataclasses.replace(
-    RUNNING,
-    child=dataclasses.replace(CHILD, failed=timestamp(NOW), failed_reason="PodFailurePolicy"),
-    pods=(PODS[0], DEAD),
-)
 
 
 def test_a_crash_is_told_with_exit_code_rank_and_last_lines():
@@ -351,65 +291,3 @@ def test_only_the_last_findings_are_kept_and_all_are_counted():
     observed = settled(dataclasses.replace(HELD, report=report("held", "held", findings=many, hold_at=1)))
     assert observed.job.status["findingsCount"] == 30
     assert [found["step"] for found in observed.job.status["findings"]] == list(range(10, 30))
-
-
-findings = st.builds(
-    Finding,
-    kind=st.sampled_from(["NonFiniteLoss", "NonFiniteGradient", "RankFailed"]),
-    severity=st.sampled_from(["info", "warning", "critical"]),
-    step=st.integers(0, 50),
-    message=st.just("m"),
-    rank=st.sampled_from([None, 0, 1]),
-)
-reports = st.none() | st.builds(
-    report,
-    st.sampled_from(["running", "held", "failed", "ended"]),
-    st.sampled_from(["running", "held", "failed", "ended"]),
-    findings=st.lists(findings, max_size=25),
-    hold_at=st.none() | st.integers(0, 50),
-    acknowledged=st.integers(-1, 50),
-)
-rules = st.builds(
-    Rule,
-    action=st.sampled_from(["Observe", "Skip", "Hold", "Suspend", "Fail"]),
-    timeout=st.none() | st.just(60.0),
-    then=st.none() | st.sampled_from(["Observe", "Skip", "Suspend", "Fail"]),
-)
-jobs = st.builds(
-    asked,
-    suspend=st.booleans(),
-    hold=st.booleans(),
-    rules=st.lists(rules, min_size=1, max_size=2).map(tuple),
-    acknowledged=st.builds(Acknowledged, step=st.integers(-1, 50), update=st.sampled_from(["skip", "apply"])),
-)
-times = st.none() | st.just(timestamp(NOW))
-children = st.none() | st.builds(
-    Child,
-    uid=st.just("j1"),
-    created=st.just(timestamp(NOW)),
-    suspend=st.booleans(),
-    suspended=st.booleans(),
-    complete=times,
-    failed=times,
-)
-pods = st.lists(st.sampled_from([*PODS, DEAD, dataclasses.replace(PODS[0], terminating=True)]), max_size=3)
-worlds = st.builds(
-    Observed, job=jobs, child=children, pods=pods.map(tuple), report=reports, progress_due=st.booleans()
-)
-
-
-@settings(deadline=None, max_examples=150)
-@given(first=worlds, then=worlds, later=st.sampled_from([0.0, 30.0, 100.0]))
-def test_reconcile_settles_whatever_came_before(first, then, later):
-    known = after(first, NOW)
-    job = dataclasses.replace(then.job, status=known.job.status)
-    settled(dataclasses.replace(then, job=job, announced=known.announced), NOW + later)
-
-
-@settings(deadline=None, max_examples=150)
-@given(first=worlds, then=worlds)
-def test_no_finding_is_lost_and_no_acknowledgement_shrinks(first, then):
-    old = after(first, NOW).job.status
-    new = after(dataclasses.replace(then, job=dataclasses.replace(then.job, status=old)), NOW).job.status
-    assert new["findingsCount"] >= old["findingsCount"]
-    assert new.get("acknowledged", {}).get("step", -1) >= old.get("acknowledged", {}).get("step", -1)

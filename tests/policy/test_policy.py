@@ -166,9 +166,12 @@ def test_read_rule(raw, rule):
     ("raw", "sentence"),
     [
         ({}, "has no action: give one of Observe, Skip, Hold"),
-        ({"action": "Explode"}, "'Explode' is not a action: give one of Observe"),
-        ({"action": "Hold", "then": "Explode"}, "'Explode' is not a then"),
-        ({"action": "Hold", "kinds": ["Nan"]}, r"'Nan' is not a kind: give one of \*, NonFiniteLoss"),
+        ({"action": "Explode"}, "'Explode' is not an action: give one of Observe"),
+        ({"action": "Hold", "then": "Explode"}, "'Explode' is not an action"),
+        (
+            {"action": "Hold", "kinds": ["Nan"]},
+            r"'Nan' is not a kind of finding: give one of \*,",
+        ),
         ({"action": "Hold", "severity": "fatal"}, "'fatal' is not a severity: give one of info, warning"),
         ({"action": "Hold", "timeout": "soon"}, "'soon' is not a duration"),
         ({"action": "Hold", "times": 3}, "unknown field 'times' in onFinding"),

@@ -6,7 +6,8 @@ from typing import Any
 
 def open_step(status: Mapping[str, Any]) -> int | None:
     """Return the step that an acknowledgement must reach to end a finding's pause; None: there is none."""
-    acknowledged = (status.get("acknowledged") or {}).get("step", -1)
+    known = status.get("acknowledged") or {}
+    acknowledged = known.get("step", -1) if known.get("run", 0) == status.get("run", 0) else -1
     step = (status.get("pause") or {}).get("step")
     if step is None or step <= acknowledged:
         return None

@@ -107,7 +107,9 @@ def resume(parsed: argparse.Namespace) -> int:
         body["spec"] = {"hold": False}
         done.append("spec.hold is false now")
     if step is not None:
-        body["metadata"] = {"annotations": {ACKNOWLEDGE: f"{step},{parsed.update}"}}
+        run = job.get("status", {}).get("run", 0)
+        said = f"{step},{parsed.update},{run}" if run else f"{step},{parsed.update}"
+        body["metadata"] = {"annotations": {ACKNOWLEDGE: said}}
         fate = "left out" if parsed.update == "skip" else "applied"
         done.append(f"findings up to step {step} are acknowledged, that update is {fate}")
     if not body:
