@@ -22,6 +22,7 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.cluster)
+            item.add_marker(pytest.mark.timeout(900))  # longer than the deadlines within, which say more
 
 
 @contextlib.contextmanager

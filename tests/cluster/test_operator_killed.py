@@ -48,7 +48,6 @@ def test_killed_at_every_turn_of_the_story(cluster, kube):
 
 
 @pytest.mark.alone
-@pytest.mark.timeout(600)
 def test_deleted_while_the_operator_is_away(cluster, kube):
     kube.apply(shell_job("orphan", "sleep 1000"))
     kube.until_state("orphan", "Running")

@@ -8,7 +8,7 @@ import sys
 import time
 from pathlib import Path
 
-PATIENCE = 120.0  # seconds: on two busy cores, importing torch in two pods takes the most of them
+PATIENCE = 240.0  # seconds: two busy cores import torch in four pods at once; a deadline, not a pace
 
 
 class CommandError(AssertionError):
@@ -89,8 +89,12 @@ class Kube:
     def told(self, name):
         """Gather what a person would look at when a job is not as it should be."""
         commands = (("get", "tj,job,pods,svc", "-o", "wide"), ("describe", "tj", name))
-        logs = ("logs", "-n", "stepwarden-system", "-l", "app.kubernetes.io/name=stepwarden", "--tail=40")
-        return "\n".join(self.tries(*command).stdout for command in (*commands, logs))
+        ranks = ("logs", "-l", f"stepwarden.dev/job={name}", "-c", "trainer", "--tail=15", "--prefix")
+        said = [self.tries(*command).stdout for command in (*commands, ranks)]
+        operator = self.at("stepwarden-system").tries(
+            "logs", "-l", "app.kubernetes.io/name=stepwarden", "--tail=40"
+        )
+        return "\n".join([*said, operator.stdout])
 
     def until_state(self, name, state, within=PATIENCE):
         """Wait until `kubectl get tj` shows a state; return that line."""
