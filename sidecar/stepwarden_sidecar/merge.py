@@ -25,8 +25,8 @@ def merge(seen: Mapping[int, Finding], *, alone: bool) -> Finding:
     """
     Make one finding of what each rank (the mapping's key) says of it; `alone`: the job has one rank.
 
-    The rank to blame is the lowest whose own part was bad; without one, nobody but a rank
-    that is alone, or that failed by itself. Module, parameter and message are its own.
+    The rank to blame is the lowest whose own part was bad, unless all were; without one, nobody but
+    a rank that is alone, or that failed by itself. Module, parameter and message are its own.
     """
     blamed = blame(seen, alone=alone)
     speaker = min(seen) if blamed is None else blamed
@@ -40,10 +40,16 @@ def merge(seen: Mapping[int, Finding], *, alone: bool) -> Finding:
 
 
 def blame(seen: Mapping[int, Finding], *, alone: bool) -> int | None:
-    """Return the rank that a finding began on, or None where no single one is known."""
-    for rank in sorted(seen):
-        if seen[rank].evidence.get("local") is True or seen[rank].kind in OWN:
-            return rank
+    """
+    Return the rank that a finding began on, or None where no single one is known.
+
+    What was bad on every one of several ranks by itself, as a parameter that all have, began on none.
+    """
+    guilty = [
+        rank for rank in sorted(seen) if seen[rank].evidence.get("local") is True or seen[rank].kind in OWN
+    ]
+    if guilty and (len(guilty) < len(seen) or len(seen) == 1):
+        return guilty[0]
     return min(seen) if alone else None
 
 

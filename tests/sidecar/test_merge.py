@@ -15,7 +15,7 @@ def said(rank, local=None, **more):
     ("local", "alone", "rank", "message"),
     [
         ({0: False, 1: True}, False, 1, "by 1"),
-        ({0: True, 1: True}, False, 0, "by 0"),
+        ({0: True, 1: True}, False, None, "by 0"),  # on all by themselves, as parameters that all have
         ({2: True, 1: True, 0: False}, False, 1, "by 1"),
         ({0: False, 1: False}, False, None, "by 0"),  # born in the reduction, or not to be told
         ({0: None, 3: None}, False, None, "by 0"),
