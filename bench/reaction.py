@@ -20,8 +20,9 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "cluster"))
 
 NAME = "reaction"
-BAD = "step % 40 == 39 and rank == 1"
-SAYS = 'print(f"bad {time.time()}", flush=True)'
+ONCE, OFTEN = "step == bad_step and rank == bad_rank", "step % 40 == 39 and rank == bad_rank"
+BACKWARD = "    out.pow(2).mean().backward()"
+SAYS = f"    if {OFTEN}:\n        print(f'bad {{time.time()}}', flush=True)\n"
 
 
 def percentile(values: list[float], share: float) -> float:
@@ -32,17 +33,14 @@ def percentile(values: list[float], share: float) -> float:
 def main(argv: list[str]) -> None:
     """Run the benchmark."""
     from support.kube import Kube, harness, until  # noqa: PLC0415 - found by the path above
-    from support.trainers import LOOP, loop_job  # noqa: PLC0415
+    from support.trainers import LOOP, script_job  # noqa: PLC0415
 
     parser = argparse.ArgumentParser("bench reaction", description=__doc__)
     parser.add_argument("--times", type=int, default=20)
     options = parser.parse_args(argv)
     kube = Kube(harness("up"), f"{harness('build')}:{Path(sys.executable).parent}", "default")
-    job, script = loop_job(NAME, nodes=2)
-    source = LOOP.replace('step == bad and rank == int(os.environ.get("BAD_RANK", 0))', BAD)
-    script["data"]["loop.py"] = source.replace(
-        "    loss.backward()", f"    if {BAD}: {SAYS}\n    loss.backward()"
-    )
+    source = LOOP.replace(ONCE, OFTEN).replace(BACKWARD, SAYS + BACKWARD)
+    job, script = script_job(NAME, source, nodes=2)
     kube.tries("delete", "tj", NAME)
     kube.apply(job, script)
     try:

@@ -52,3 +52,21 @@ def test_suspend_deletes_the_pods_and_unsuspend_makes_new_ones(kube):
     kube.until_state("nap", "Running")
     assert set(kube.pods("nap").values()).isdisjoint(before.values())
     assert kube.get("job", "nap")["metadata"]["uid"] == job
+
+
+def test_a_nan_after_a_suspension_is_held_like_the_first(kube):
+    hold = [{"kinds": ["NonFiniteGradient"], "action": "Hold"}]
+    kube.apply(*loop_job("again", env={"BAD_STEP": 20}, onFinding=hold))
+    kube.until_state("again", "Held")
+    assert "step 20 " in kube.plugin("resume", "again")
+    kube.until_state("again", "Running", 30)
+    for suspend, state in ((True, "Suspended"), (False, "Held")):
+        patch(kube, "again", suspend=suspend)
+        kube.until_state("again", state)
+    row = kube.row("again")
+    assert (row["STEP"], row["FINDINGS"]) == ("20", "2")
+    kube.plugin("resume", "again")
+    kube.until_state("again", "Running", 30)
+    kube.until_step("again", 25, 30)
+    finish(kube, "again")
+    kube.until_state("again", "Complete")
