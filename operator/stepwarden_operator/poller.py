@@ -11,7 +11,7 @@ from stepwarden_operator.training_job import SpecError, read_training_job
 from stepwarden_operator.view import Entry
 
 RUNNING_WAIT = 5.0  # seconds: how old the progress in a status may be
-QUIET_WAIT = 60.0  # while nothing moves, only changes matter, and the hub tells those at once
+QUIET_WAIT = 300.0  # while nothing moves, only changes matter, and the hub tells those at once
 BACKOFF = (0.5, 1.0, 2.0, 5.0, 10.0)
 
 log = logging.getLogger(__name__)
@@ -36,12 +36,14 @@ async def poll(entry: Entry, hub: Hub, token: str) -> None:
 
 
 async def ask(entry: Entry, hub: Hub, token: str, pod: Pod) -> None:
-    """Ask once, and wake the entry's keeper with the answer. Raises `HubError`."""
+    """Ask once, and wake the entry's keeper where the answer is news. Raises `HubError`."""
     known = entry.report if entry.report_pod == pod.uid else None
     wait = RUNNING_WAIT if known is None or moving(known) else QUIET_WAIT
     report = await hub.report(pod.ip, token, known.version if known else "", wait)
+    news = known is None or moving(report) or report.version != known.version
     entry.report, entry.report_pod = report, pod.uid
-    entry.changed.set()
+    if news:
+        entry.changed.set()
 
 
 def note(entry: Entry, pod: Pod, error: HubError, failures: int) -> None:

@@ -52,7 +52,8 @@ def situation(observed: Observed, now: float) -> Situation:
     end = ended(observed, now)
     findings = current(observed, failed=end == "Failed")
     verdict = judge(observed.job, findings, now)
-    suspend = observed.job.suspend or (verdict.pause is not None and verdict.pause.action == "Suspend")
+    asked = observed.job.suspend or (verdict.pause is not None and verdict.pause.action == "Suspend")
+    suspend = asked or lingers(observed)
     child = observed.child
     away = child is not None and child.suspend and (child.suspended or not live(observed.pods))
     return Situation(
@@ -64,6 +65,17 @@ def situation(observed: Observed, now: float) -> Situation:
         held=end is None and held(observed, paused=verdict.pause is not None),
         run=observed.job.run + begins_anew(observed.job, suspend=suspend),
     )
+
+
+def lingers(observed: Observed) -> bool:
+    """
+    Whether a suspended job's pods are still ending.
+
+    New ones wait for that: two generations would meet, and the old hub's word pass for the new one's.
+    """
+    suspended = observed.job.status.get("phase") == "Suspended"
+    told = observed.child is not None and observed.child.suspend
+    return suspended and told and any(not pod.finished for pod in observed.pods)
 
 
 def begins_anew(job: TrainingJob, *, suspend: bool) -> bool:

@@ -15,7 +15,7 @@ from stepwarden_sidecar.job import Job
 from stepwarden_sidecar.sidecar import Sidecar
 
 MAX_BODY = 1024 * 1024
-MAX_WAIT = 60.0
+MAX_WAIT = 300.0
 HUB_HEADER = "Stepwarden-Hub"  # another value: the hub was started anew, and must be told everything again
 
 Wanted = TypeVar("Wanted", Instruction, PodReport, Orders)

@@ -159,6 +159,18 @@ def begun_anew(*found, **job):
     return changed(dataclasses.replace(back, child=CHILD, pods=PODS, report=hub), **job)
 
 
+def test_pods_begin_anew_only_when_the_old_ones_are_gone():
+    child = dataclasses.replace(CHILD, suspend=True, suspended=True)
+    ending = tuple(dataclasses.replace(pod, terminating=True) for pod in PODS)
+    suspended = changed(settled(HELD), suspend=True)
+    asked_back = changed(settled(dataclasses.replace(suspended, child=child, pods=ending)), suspend=False)
+    assert PatchJob({"suspend": False}) not in reconcile(asked_back, NOW).actions
+    assert (status(asked_back)["phase"], status(asked_back)["run"]) == ("Suspended", 0)
+    gone = dataclasses.replace(settled(asked_back), pods=(), report=None)
+    assert PatchJob({"suspend": False}) in reconcile(gone, NOW).actions
+    assert (status(gone)["run"], status(gone)["findingsCount"]) == (1, 1)
+
+
 @pytest.mark.parametrize("step", [12, 47])
 def test_what_was_acknowledged_before_a_suspension_does_not_let_a_later_nan_pass(step):
     again = begun_anew(finding(step))
