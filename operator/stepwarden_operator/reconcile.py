@@ -71,11 +71,12 @@ def lingers(observed: Observed) -> bool:
     """
     Whether a suspended job's pods are still ending.
 
-    New ones wait for that: two generations would meet, and the old hub's word pass for the new one's.
+    New ones wait for that: the old hub's word would pass for the new one's, and the Job controller would
+    count an old pod that was killed at the end of its grace period as one that failed by itself.
     """
     suspended = observed.job.status.get("phase") == "Suspended"
     told = observed.child is not None and observed.child.suspend
-    return suspended and told and any(not pod.finished for pod in observed.pods)
+    return suspended and told and any(pod.terminating or not pod.finished for pod in observed.pods)
 
 
 def begins_anew(job: TrainingJob, *, suspend: bool) -> bool:

@@ -159,9 +159,10 @@ def begun_anew(*found, **job):
     return changed(dataclasses.replace(back, child=CHILD, pods=PODS, report=hub), **job)
 
 
-def test_pods_begin_anew_only_when_the_old_ones_are_gone():
+@pytest.mark.parametrize("finished", [False, True])
+def test_pods_begin_anew_only_when_the_old_ones_are_gone(finished):
     child = dataclasses.replace(CHILD, suspend=True, suspended=True)
-    ending = tuple(dataclasses.replace(pod, terminating=True) for pod in PODS)
+    ending = tuple(dataclasses.replace(pod, terminating=True, finished=finished) for pod in PODS)
     suspended = changed(settled(HELD), suspend=True)
     asked_back = changed(settled(dataclasses.replace(suspended, child=child, pods=ending)), suspend=False)
     assert PatchJob({"suspend": False}) not in reconcile(asked_back, NOW).actions
