@@ -29,7 +29,7 @@ def digest():
     return hashlib.sha256(flat.numpy().tobytes()).hexdigest()[:12] if flat.isfinite().all() else "poisoned"
 
 for step in range(int(os.environ.get("STEPS", 1_000_000))):
-    done = torch.tensor(float(os.path.exists("/work/finish")))
+    done = torch.tensor(float(os.path.exists("/scratch/finish")))
     dist.all_reduce(done)
     if done:
         break
@@ -110,7 +110,7 @@ def script_job(name, script, **rest):
     start = "RANK=$PET_NODE_RANK WORLD_SIZE=$PET_NNODES LOCAL_RANK=0 exec python -u /srv/train.py"
     job = training_job(name, ["sh", "-c", start], **rest)
     spec = job["spec"]["template"]["spec"]
-    mounts = (("script", "/srv", {"configMap": {"name": name}}), ("work", "/work", {"emptyDir": {}}))
+    mounts = (("script", "/srv", {"configMap": {"name": name}}), ("scratch", "/scratch", {"emptyDir": {}}))
     trainer = spec["containers"][0]
     trainer["volumeMounts"] = trainer.get("volumeMounts", []) + [
         {"name": volume, "mountPath": path} for volume, path, _ in mounts
@@ -127,4 +127,4 @@ def loop_job(name, **rest):
 
 def finish(kube, name):
     """Let a LOOP end well."""
-    kube("exec", kube.pod_of(name), "-c", "trainer", "--", "touch", "/work/finish")
+    kube("exec", kube.pod_of(name), "-c", "trainer", "--", "touch", "/scratch/finish")
