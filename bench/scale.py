@@ -33,6 +33,7 @@ STATE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "step
 JOBS = "/apis/stepwarden.dev/v1alpha1/namespaces/default/trainingjobs"
 PODS = "/api/v1/namespaces/default/pods"
 PATIENCE = 300.0  # seconds
+SETTLE = 90.0  # seconds: the Job controller writes 1,000 statuses at 20 a second
 PAGE = os.sysconf("SC_PAGE_SIZE")
 HELD = wire.JobReport(
     version="1",
@@ -164,7 +165,7 @@ async def measure(kubeconfig: Path, count: int, idle: float) -> None:
             await api.all([("PATCH", f"{PODS}/{name}/status", running(now)) for name in pods])
             await until(api, "are held", count, lambda job: job.get("status", {}).get("phase") == "Held")
             say(f"all held; idle for {idle:.0f} s")
-            await asyncio.sleep(15)  # what the last change set going comes to rest
+            await asyncio.sleep(SETTLE)
             before, began = cpu(pid), time.monotonic()
             await asyncio.sleep(idle)
             used = (cpu(pid) - before) / (time.monotonic() - began)
