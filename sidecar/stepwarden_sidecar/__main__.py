@@ -54,9 +54,9 @@ async def run(given: Settings) -> None:
     receiver = Receiver(given.directory, sidecar.take, sidecar.garbled)
     sidecar.tell = receiver.tell
     async with AsyncExitStack() as stack:
-        await serve(sidecar, stack)
-        receiver.open()
+        receiver.open()  # before it is said to be healthy: ranks that find no socket go on unheld
         stack.callback(receiver.close)
+        await serve(sidecar, stack)
         tasks = [asyncio.create_task(turns(sidecar))]
         if given.hub:
             link = await stack.enter_async_context(Link(sidecar, given.hub))
