@@ -109,8 +109,16 @@ def seconds(duration: str) -> float:
 
 
 def read_rules(raw: Sequence[Mapping[str, Any]] | None) -> tuple[Rule, ...]:
-    """Read `spec.onFinding`; None or empty gives the default rules. Raises `PolicyError`."""
-    return tuple(map(read_rule, raw)) if raw else DEFAULT_RULES
+    """
+    Read `spec.onFinding`; None or empty gives the default rules.
+
+    Raises `PolicyError`, also for what this version can't do yet.
+    """
+    found = tuple(map(read_rule, raw)) if raw else DEFAULT_RULES
+    if any("Restart" in (rule.action, rule.then) for rule in found):
+        message = "Restart is not supported yet: give Observe, Skip, Hold, Suspend or Fail in onFinding"
+        raise PolicyError(message)
+    return found
 
 
 def read_rule(raw: Mapping[str, Any]) -> Rule:

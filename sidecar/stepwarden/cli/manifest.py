@@ -147,14 +147,10 @@ def rules(spec: Mapping[str, Any]) -> tuple[policy.Rule, ...]:
             )
             raise UsageError(message)
     try:
-        found = policy.read_rules(raw)
+        return policy.read_rules(raw)
     except policy.PolicyError as error:
         message = f"spec.onFinding: {error}"
         raise UsageError(message) from error
-    if any("Restart" in {rule.action, rule.then} for rule in found):
-        message = "spec.onFinding: Restart is not supported yet"
-        raise UsageError(message)
-    return found
 
 
 def probes(spec: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
