@@ -8,6 +8,7 @@ no collective, changes no number, and blocks only where a hold was asked for.
 import functools
 import os
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -17,14 +18,19 @@ import torch
 from torch.optim import Optimizer
 
 from stepwarden import policy
+from stepwarden.agent.calls import Call, Calls
+from stepwarden.agent.crew import Crew
 from stepwarden.agent.environment import Environment
 from stepwarden.agent.gate import Gate
 from stepwarden.agent.judge import Judge, strongest, unknowns
 from stepwarden.agent.link import Link
 from stepwarden.agent.losses import Losses
-from stepwarden.agent.reading import Before, Reading, Values, capturing, read
+from stepwarden.agent.parameters import Parameters
+from stepwarden.agent.reading import Before, Reading, capturing, read
 from stepwarden.agent.replicas import Local
 from stepwarden.agent.say import say
+from stepwarden.agent.watch import PERIOD, Host, Moment
+from stepwarden.probes import Observation
 from stepwarden.wire import Finding, RankState, State, StepTaken, Update
 
 
@@ -39,7 +45,12 @@ class Agent:
         self.losses = Losses()
         self.local = Local()
         self.judges: WeakKeyDictionary[Optimizer, Judge] = WeakKeyDictionary()
-        self.late: deque[tuple[Optimizer, Reading]] = deque()
+        self.host = Host(environment, self.losses, self.local)
+        self.crew = Crew(self.host)
+        self.calls = Calls(lambda: self.host.step, self.began, self.ended)
+        self.losses.began = self.crew.backward_began
+        self.late: deque[tuple[Moment, tuple[object, ...]]] = deque()
+        self.updating: WeakKeyDictionary[Optimizer, Moment] = WeakKeyDictionary()
         self.open: tuple[Finding, ...] = ()
         self.state: tuple[State, str] = ("running", "")
         self.step = -1
@@ -62,6 +73,16 @@ class Agent:
         self.gate.abandon()
         self.judges.clear()
         say(f"rank {self.environment.rank}: the agent failed and is off, the training goes on: {why:.500}")
+
+    def began(self, call: Call) -> None:
+        """Stand before an outermost module call."""
+        if not self.off:
+            self.crew.forward_began(call)
+
+    def ended(self, call: Call, output: object) -> None:
+        """Stand behind one."""
+        if not self.off:
+            self.crew.forward_ended(call, output)
 
     def before_step(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         """
@@ -108,19 +129,76 @@ class Agent:
         judge.count += 1
         self.step = max(self.step, judge.count - 1)
         reading = read(optimizer, self.before(judge.count - 1, began))
-        findings: list[tuple[Finding, policy.Action]] = []
-        while self.late and self.late[0][1].arrived:
+        moment = self.moment(optimizer, judge, reading)
+        records = self.crew.boundary(moment)
+        self.host.step = self.step + 1
+        findings: list[Finding] = []
+        while self.late and self.late[0][0].reading.arrived:
             self.catch_up()
         if reading.on_host or self.environment.strict or judge.parameters is None:
-            values = reading.values()
-            findings = judge.findings(judge.observe(optimizer, reading, values, late=False))
-            self.report(findings)
-            self.taken(reading, values, time.perf_counter() - began)
+            findings = self.judged(moment, judge, records, late=False)
+            self.taken(moment, time.perf_counter() - began)
         else:
             reading.send_to_host()
             reading.overhead += time.perf_counter() - began
-            self.late.append((optimizer, reading))
+            self.late.append((moment, records))
         self.act(optimizer, judge, findings)
+
+    @staticmethod
+    def moment(optimizer: Optimizer, judge: Judge, reading: Reading) -> Moment:
+        """Say where an optimizer is."""
+        known = judge.known(optimizer) if judge.parameters is not None else Parameters(optimizer)
+        return Moment(
+            optimizer=optimizer,
+            step=reading.step,
+            count=judge.count - 1,
+            due=(judge.count - 1) % PERIOD == 0,
+            reading=reading,
+            names=functools.partial(known.names, optimizer),
+            roots=functools.partial(known.owners, optimizer),
+        )
+
+    def judged(
+        self, moment: Moment, judge: Judge, records: tuple[object, ...], *, late: bool
+    ) -> list[Finding]:
+        """Judge a step whose numbers are there, and report its new findings."""
+        moment.values = values = moment.reading.values()
+        records += self.crew.numbers(moment)
+        seen = judge.observe(moment, values, records, late=late)
+        findings = self.crew.explain(moment, judge.findings(seen))
+        judge.remember(seen)
+        self.report(findings)
+        if not late:
+            self.updating[moment.optimizer] = moment
+        return findings
+
+    def after_step(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
+        """Stand behind an optimizer's step: torch calls it."""
+        del args, kwargs
+        if not self.off and not torch.compiler.is_compiling():
+            self.guard(self.updated, optimizer)
+
+    def updated(self, optimizer: Optimizer) -> None:
+        """Judge what an update did; what is found then is only said."""
+        moment = self.updating.pop(optimizer, None)
+        if moment is None or not (records := self.crew.stepped(moment)):
+            return
+        judge = self.judges[optimizer]
+        seen = Observation(
+            rank=self.environment.rank,
+            step=moment.step,
+            updated=True,
+            late=True,
+            records=records,
+            norms=tuple(judge.norms),
+            losses=tuple(judge.losses),
+        )
+        self.report(self.crew.explain(moment, judge.findings(seen)))
+
+    def made(self, optimizer: Optimizer) -> None:
+        """Note a new optimizer."""
+        self.host.optimizers.append(weakref.ref(optimizer))
+        self.crew.optimizer_made(optimizer)
 
     def before(self, step: int, began: float) -> Before:
         """Gather what came before the boundary, and begin the next step."""
@@ -139,31 +217,30 @@ class Agent:
 
     def catch_up(self) -> None:
         """Judge the earliest step that was put off. Waits for the device, unless its numbers have arrived."""
-        optimizer, reading = self.late.popleft()
-        judge = self.judges[optimizer]
-        values = reading.values()
-        findings = judge.findings(judge.observe(optimizer, reading, values, late=True))
-        self.report(findings)
-        self.taken(reading, values, reading.overhead)
-        if any(finding.severity == "critical" for finding, _ in findings):
-            judge.applied(reading.step)
+        moment, records = self.late.popleft()
+        judge = self.judges[moment.optimizer]
+        findings = self.judged(moment, judge, records, late=True)
+        self.taken(moment, moment.reading.overhead)
+        if any(finding.severity == "critical" for finding in findings):
+            judge.applied(moment.step)
 
     def finish(self) -> None:
         """Judge all steps that were put off."""
         while self.late:
             self.catch_up()
 
-    def report(self, findings: list[tuple[Finding, policy.Action]]) -> None:
+    def report(self, findings: list[Finding]) -> None:
         """Say the findings of a step: to the sidecar, or on stderr where there is none."""
-        for finding, _ in findings:
+        for finding in findings:
             if self.link is not None:
                 self.link.say_finding(finding)
             elif finding.severity != "info":
                 say(f"rank {finding.rank} at step {finding.step}: {finding.kind}: {finding.message}")
 
-    def taken(self, reading: Reading, values: Values, overhead: float) -> None:
+    def taken(self, moment: Moment, overhead: float) -> None:
         """Say that a step reached its boundary."""
-        if self.link is not None:
+        reading, values = moment.reading, moment.values
+        if self.link is not None and values is not None:
             self.link.say(
                 StepTaken(
                     rank=self.environment.rank,
@@ -177,20 +254,20 @@ class Agent:
                 )
             )
 
-    def act(self, optimizer: Optimizer, judge: Judge, findings: list[tuple[Finding, policy.Action]]) -> None:
+    def act(self, optimizer: Optimizer, judge: Judge, findings: list[Finding]) -> None:
         """Do what the policy asks for: go on, skip the update, or wait for orders."""
-        action = strongest(findings)
-        update: Update = "skip" if action == "Skip" else "apply"
+        update: Update = "skip" if strongest(map(judge.action, findings)) == "Skip" else "apply"
         if self.link is not None:
-            pausing = tuple(finding for finding, asked in findings if asked in policy.PAUSING)
+            pausing = tuple(finding for finding in findings if judge.action(finding) in policy.PAUSING)
             ordered = self.gate.pass_(
                 self.step, finding=bool(pausing), held=functools.partial(self.held, pausing)
             )
             update = ordered if pausing else update
             self.go_on(update)
         if update == "skip":
+            self.updating.pop(optimizer, None)
             skip(optimizer)
-        elif any(finding.severity == "critical" for finding, _ in findings):
+        elif any(finding.severity == "critical" for finding in findings):
             judge.applied(self.step)
 
     def held(self, pausing: tuple[Finding, ...]) -> None:
@@ -221,7 +298,7 @@ class Agent:
             time=time.time(),
             pid=self.process,
             reason=reason,
-            unknown={"agent": "AgentFailed"} if self.off else unknowns(self.judges),
+            unknown={"agent": "AgentFailed"} if self.off else self.host.unknown | unknowns(self.judges),
         )
 
     def say_state(self) -> bool:

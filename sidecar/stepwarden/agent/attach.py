@@ -1,6 +1,7 @@
 """Attaching the agent to the process it runs in, and taking it off again."""
 
 import atexit
+import functools
 import os
 import sys
 import weakref
@@ -8,9 +9,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 import torch
-from torch.optim.optimizer import register_optimizer_step_pre_hook
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from stepwarden.agent import failures, losses, replicas
+from stepwarden.agent import failures, losses, optimizers, replicas
 from stepwarden.agent.agent import Agent
 from stepwarden.agent.environment import Environment
 from stepwarden.agent.link import Link
@@ -33,8 +34,12 @@ class Attached:
         self.watcher = self.watch()
         self.undo: list[Callable[[], object]] = [
             register_optimizer_step_pre_hook(self.agent.before_step).remove,
+            register_optimizer_step_post_hook(self.agent.after_step).remove,
+            optimizers.install(functools.partial(self.agent.guard, self.agent.made)),
+            self.agent.calls.install(),
             losses.install(self.agent.losses, self.agent.guard),
         ]
+        self.undo += self.agent.crew.install()
         if environment.ranks > 1 and torch.distributed.is_available():
             self.undo.append(replicas.install(self.agent.local, self.agent.guard))
         sys.excepthook = self.uncaught

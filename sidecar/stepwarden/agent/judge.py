@@ -2,7 +2,7 @@
 
 import math
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from torch.optim import Optimizer
 
@@ -14,7 +14,7 @@ from stepwarden.agent.reading import Reading, Values
 from stepwarden.probes import ALL, NonFinite, Observation, nonfinite_gradient, nonfinite_parameter
 from stepwarden.wire import Finding
 
-REMEMBERED = 5  # gradient norms of the steps before, for the evidence
+HISTORY = 100  # steps whose losses and gradient norms are remembered
 
 
 class Judge:
@@ -25,12 +25,21 @@ class Judge:
         self.environment = environment
         self.count = 0  # of its steps
         self.parameters: Parameters | None = None
-        self.norms: deque[float] = deque(maxlen=REMEMBERED)
+        self.norms: deque[float] = deque(maxlen=HISTORY)
+        self.losses: deque[float] = deque(maxlen=HISTORY)
         self.silent: frozenset[str] = frozenset()
         self.since: int | None = None
         self.unknown: dict[str, str] = {}
 
-    def observe(self, optimizer: Optimizer, reading: Reading, values: Values, *, late: bool) -> Observation:
+    def observe(
+        self,
+        optimizer: Optimizer,
+        reading: Reading,
+        values: Values,
+        records: tuple[object, ...],
+        *,
+        late: bool,
+    ) -> Observation:
         """Put what was read as plain numbers, with a closer look where something is bad."""
         norm = values.gradient_norm
         gradients = None
@@ -54,6 +63,8 @@ class Judge:
             local=blame.own(reading, self.environment.ranks) if gradients else None,
             late=late,
             norms=tuple(self.norms),
+            losses=tuple(self.losses),
+            records=records,
             since=self.since,
             file=file,
             line=line,
@@ -89,30 +100,47 @@ class Judge:
             self.parameters = Parameters(optimizer)
         return self.parameters
 
-    def findings(self, seen: Observation) -> list[tuple[Finding, policy.Action]]:
+    def findings(self, seen: Observation) -> list[Finding]:
         """Ask the probes. What is only observed is said when it begins, and not again while it lasts."""
-        bad: list[tuple[Finding, policy.Action]] = []
-        for kind, probe in ALL.items():
-            if kind in self.environment.probes.probes and (seen.checked or kind != nonfinite_parameter.KIND):
-                verdict = probe(seen)
+        bad, asked = [], set()
+        for kind, settings in self.environment.probes.probes.items():
+            if self.asks(kind, seen):
+                asked.add(kind)
+                verdict = ALL[kind].probe(seen, settings)
                 self.unknown.pop(kind, None)
                 if verdict.status == "unknown":
                     self.unknown[kind] = verdict.reason
                 elif verdict.finding is not None:
-                    bad.append(
-                        (verdict.finding, policy.match(self.environment.rules, verdict.finding).action)
-                    )
+                    bad.append(verdict.finding)
+        return self.new(bad, asked)
+
+    def asks(self, kind: str, seen: Observation) -> bool:
+        """Whether a probe has something to judge in this observation."""
+        needs = ALL[kind].NEEDS
+        if needs is not None:
+            return seen.record(needs) is not None
+        return not seen.updated and (seen.checked or kind != nonfinite_parameter.KIND)
+
+    def remember(self, seen: Observation) -> None:
+        """Put a step into the history."""
         if seen.gradient_norm is not None and math.isfinite(seen.gradient_norm):
             self.norms.append(seen.gradient_norm)
-        said, self.silent = self.silent, self.lasting(seen, bad)
-        return [(found, action) for found, action in bad if action != "Observe" or found.kind not in said]
+        if seen.loss is not None and math.isfinite(seen.loss):
+            self.losses.append(seen.loss)
 
-    def lasting(self, seen: Observation, bad: list[tuple[Finding, policy.Action]]) -> frozenset[str]:
-        """Return the kinds that were said and only observed, and that last."""
-        lasting = {finding.kind for finding, action in bad if action == "Observe"}
-        if bad and not seen.checked:
-            lasting |= self.silent & {nonfinite_parameter.KIND}
-        return frozenset(lasting)
+    def new(self, bad: list[Finding], asked: set[str]) -> list[Finding]:
+        """Return the findings that were not said already; those that pause are said at every step."""
+        said = self.silent
+        observed = {finding.kind for finding in bad if self.action(finding) == "Observe"}
+        resting = said - asked
+        if not bad:
+            resting -= {nonfinite_parameter.KIND}  # that one is not asked while it is silent
+        self.silent = frozenset(observed | resting)
+        return [finding for finding in bad if finding.kind not in observed & said]
+
+    def action(self, finding: Finding) -> policy.Action:
+        """Return what the policy asks for."""
+        return policy.match(self.environment.rules, finding).action
 
     def blind(self, why: str) -> None:
         """Say of all probes why they can't tell."""
@@ -124,9 +152,9 @@ class Judge:
             self.since = step
 
 
-def strongest(findings: list[tuple[Finding, policy.Action]]) -> policy.Action:
+def strongest(actions: Iterable[policy.Action]) -> policy.Action:
     """Return the strongest thing that is asked for."""
-    return max((action for _, action in findings), key=policy.ACTIONS.index, default="Observe")
+    return max(actions, key=policy.ACTIONS.index, default="Observe")
 
 
 def unknowns(judges: Mapping[Optimizer, Judge]) -> dict[str, str]:

@@ -7,7 +7,7 @@ The loss: the scalars that backward started from, summed since the last step.
 import functools
 import sys
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -27,11 +27,12 @@ class Losses:
         self.total: float | Tensor | None = None
         self.place: tuple[str, int] | None = None
         self.unscaled: tuple[weakref.ref[Tensor], Tensor] | None = None
+        self.began: Callable[[Sequence[Tensor]], None] = lambda _tensors: None
 
     def started(self, tensors: Any, grad_tensors: Any) -> None:
         """Note what a backward pass starts from."""
-        if isinstance(tensors, Tensor):
-            tensors = (tensors,)
+        tensors = (tensors,) if isinstance(tensors, Tensor) else tuple(tensors)
+        self.began(tensors)
         if grad_tensors is None:
             for tensor in tensors:
                 if isinstance(tensor, Tensor) and tensor.numel() == 1:

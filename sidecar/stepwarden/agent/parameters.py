@@ -7,7 +7,7 @@ finite before, NaN always.
 
 import math
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +25,7 @@ class Parameters:
         """Find the owners of an optimizer's parameters."""
         self.modules = [weakref.ref(module) for module in names.owners(trained(optimizer))]
         self.finite_buffers: set[str] = set()
+        self.called: Mapping[int, str] = {}
 
     def owners(self, optimizer: Optimizer) -> list[nn.Module]:
         """Return the root modules, looked for again where they are gone."""
@@ -34,13 +35,12 @@ class Parameters:
             self.modules = [weakref.ref(module) for module in living]
         return living
 
-    def names(self, optimizer: Optimizer) -> dict[int, str]:
-        """Return the names of the parameters, by id; looked for again where one is missing."""
-        found = names.names(self.owners(optimizer))
-        if any(id(parameter) not in found for parameter in trained(optimizer)):
+    def names(self, optimizer: Optimizer) -> Mapping[int, str]:
+        """Return the names of the roots' parameters, by id; looked for again where one is missing."""
+        if not self.called or any(id(parameter) not in self.called for parameter in trained(optimizer)):
             self.modules.clear()
-            found = names.names(self.owners(optimizer))
-        return dict(found)
+            self.called = names.names(self.owners(optimizer))
+        return self.called
 
     def check(self, optimizer: Optimizer) -> NonFinite | None:
         """Return what is not finite. Waits for the device."""

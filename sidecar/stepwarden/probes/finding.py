@@ -6,6 +6,8 @@ from typing import Any
 from stepwarden.probes.observation import NonFinite, Observation
 from stepwarden.wire import Finding, Severity
 
+SHOWN = 5  # gradient norms of the steps before, in the evidence
+
 
 def finding(  # noqa: PLR0913 - one keyword for each thing that differs between kinds
     seen: Observation,
@@ -40,7 +42,7 @@ def numbers(seen: Observation, bad: NonFinite | None) -> dict[str, Any]:
     measured: dict[str, Any] = {
         "loss": seen.loss,
         "gradient_norm": seen.gradient_norm,
-        "gradient_norms_before": list(seen.norms),
+        "gradient_norms_before": list(seen.norms[-SHOWN:]),
         "local": seen.local,
         "late": seen.late,
     }

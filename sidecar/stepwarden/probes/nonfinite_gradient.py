@@ -1,13 +1,17 @@
 """NonFiniteGradient: a gradient that the optimizer is about to use holds NaN or Inf."""
 
+from collections.abc import Mapping
+
 from stepwarden.probes.finding import finding
 from stepwarden.probes.observation import Observation
 from stepwarden.wire import Verdict
 
 KIND = "NonFiniteGradient"
+NEEDS = None
+DEFAULTS: Mapping[str, float] = {}
 
 
-def probe(seen: Observation) -> Verdict:
+def probe(seen: Observation, settings: Mapping[str, float]) -> Verdict:
     """Say whether all gradients are finite. What a scaler is about to skip is no fault."""
     if seen.gradients is None and seen.gradient_norm is None:
         return Verdict("unknown", "NoGradients", "no parameter of the optimizer has a gradient")

@@ -1,15 +1,18 @@
 """NonFiniteLoss: the loss that backward started from is NaN or Inf."""
 
 import math
+from collections.abc import Mapping
 
 from stepwarden.probes.finding import finding
 from stepwarden.probes.observation import Observation
 from stepwarden.wire import Severity, Verdict
 
 KIND = "NonFiniteLoss"
+NEEDS = None
+DEFAULTS: Mapping[str, float] = {}
 
 
-def probe(seen: Observation) -> Verdict:
+def probe(seen: Observation, settings: Mapping[str, float]) -> Verdict:
     """
     Say whether the loss is finite.
 

@@ -1,13 +1,17 @@
 """NonFiniteParameter: a parameter or a buffer holds NaN or Inf."""
 
+from collections.abc import Mapping
+
 from stepwarden.probes.finding import finding
 from stepwarden.probes.observation import Observation
 from stepwarden.wire import Verdict
 
 KIND = "NonFiniteParameter"
+NEEDS = None
+DEFAULTS: Mapping[str, float] = {"every": 100}
 
 
-def probe(seen: Observation) -> Verdict:
+def probe(seen: Observation, settings: Mapping[str, float]) -> Verdict:
     """Say whether the parameters were finite before this step's update."""
     if not seen.checked:
         return Verdict("unknown", "NotDue", "parameters are checked every few steps, and when a step is bad")

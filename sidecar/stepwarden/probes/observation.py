@@ -1,6 +1,9 @@
 """One step of one rank in plain numbers, as its probes see it."""
 
 from dataclasses import dataclass
+from typing import TypeVar
+
+Record = TypeVar("Record")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,8 +43,10 @@ class Observation:
     scaler will itself skip a bad step.
     `parameters` speaks of the values before the update, None also where they were not `checked`.
     `local` says whether the rank's own gradient was bad before the reduction, if that is known.
-    `late`: it was read after the update. `norms` are the gradient norms of the steps before,
-    `since` is a step whose bad update was let through, `file` and `line` the call of backward.
+    `late`: it was read after the update; `updated`: the update is behind, and only records are judged.
+    `norms` and `losses` are the finite gradient norms and losses of the steps before, the last one last.
+    `records` are what watches saw, one of a type. `since` is a step whose bad update was let through,
+    `file` and `line` the call of backward.
     """
 
     rank: int
@@ -54,7 +59,14 @@ class Observation:
     parameters: NonFinite | None = None
     local: bool | None = None
     late: bool = False
+    updated: bool = False
     norms: tuple[float, ...] = ()
+    losses: tuple[float, ...] = ()
+    records: tuple[object, ...] = ()
     since: int | None = None
     file: str | None = None
     line: int | None = None
+
+    def record(self, cls: type[Record]) -> Record | None:
+        """Return what a watch saw of a thing, if it did in this step."""
+        return next((record for record in self.records if isinstance(record, cls)), None)

@@ -1,22 +1,21 @@
 """What STEPWARDEN_PROBES says: which probes run, and with which parameters."""
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-DEFAULTS: Mapping[str, Mapping[str, int]] = {
-    "NonFiniteParameter": {"every": 100},
-    "NonFiniteGradient": {},
-    "NonFiniteLoss": {},
-}
+from stepwarden.probes.registry import ALL
+
+DEFAULTS: Mapping[str, Mapping[str, float]] = {kind: probe.DEFAULTS for kind, probe in ALL.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """The probes that run, their parameters, and what could not be read (a sentence each)."""
 
-    probes: Mapping[str, Mapping[str, int]]
+    probes: Mapping[str, Mapping[str, float]]
     complaints: tuple[str, ...] = ()
 
 
@@ -29,7 +28,7 @@ def read(text: str | None) -> Settings:
         raw = None
     if not isinstance(raw, dict):
         return Settings(DEFAULTS, (f"STEPWARDEN_PROBES is not a JSON object: {text!r:.80}",))
-    probes = dict(DEFAULTS)
+    probes = {kind: dict(defaults) for kind, defaults in DEFAULTS.items()}
     for name, wanted in raw.items():
         if name not in DEFAULTS or not isinstance(wanted, dict):
             complaints.append(f"STEPWARDEN_PROBES: {name!r:.80} is not a probe: know {', '.join(DEFAULTS)}")
@@ -49,10 +48,11 @@ def unmeant(probe: str, wanted: Mapping[str, Any]) -> Iterator[str]:
         if key not in known:
             yield f"STEPWARDEN_PROBES: {probe} has no parameter {key!r:.80}: know {', '.join(known)}"
         elif not (isinstance(value, bool) if key == "enabled" else positive(value)):
-            kind = "true or false" if key == "enabled" else "a whole number above 0"
+            kind = "true or false" if key == "enabled" else "a number above 0"
             yield f"STEPWARDEN_PROBES: {key} of {probe} is {value!r:.80}: give {kind}"
 
 
 def positive(value: object) -> bool:
-    """Whether a value is a whole number above 0."""
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+    """Whether a value is a finite number above 0."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and 0 < value < math.inf  # type: ignore[operator]  # seen to be a number

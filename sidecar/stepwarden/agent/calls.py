@@ -1,0 +1,81 @@
+"""
+The outermost module calls: what a training's forward passes are, whoever makes them.
+
+`nn.Module.__call__` is wrapped on the class, so that nothing of it is pickled, copied, scripted or
+compiled with a model. Calls without gradients, and those of other threads, are left alone.
+"""
+
+import functools
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from stepwarden.agent.losses import caller
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Call:
+    """
+    One outermost call of a module (a wrapper, as DistributedDataParallel, where there is one).
+
+    `step` is the step that it belongs to, `place` the user's line that called.
+    """
+
+    module: nn.Module
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    step: int
+    place: tuple[str, int] | None
+
+
+class Calls:
+    """Tells `began` and `ended` of each outermost call. Both are guarded by who gives them."""
+
+    def __init__(
+        self, step: Callable[[], int], began: Callable[[Call], None], ended: Callable[[Call, Any], None]
+    ) -> None:
+        """Watch the calls of this thread."""
+        self.step, self.began, self.ended = step, began, ended
+        self.thread = threading.get_ident()
+        self.inside = False
+
+    def left_alone(self) -> bool:
+        """Whether a call is none of ours."""
+        return (
+            self.inside
+            or torch.compiler.is_compiling()
+            or not torch.is_grad_enabled()
+            or threading.get_ident() != self.thread
+        )
+
+    def install(self) -> Callable[[], None]:
+        """Wrap the call of all modules; return what undoes it."""
+        original: Callable[..., Any] = nn.Module.__call__
+
+        @functools.wraps(original)
+        def watched(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+            if self.left_alone():
+                return original(module, *args, **kwargs)
+            place = caller(sys._getframe(1))  # noqa: SLF001 - the cheap way to the caller's line
+            call = Call(module=module, args=args, kwargs=kwargs, step=self.step(), place=place)
+            self.inside = True
+            try:
+                self.began(call)
+                output = original(module, *args, **kwargs)
+                self.ended(call, output)
+            finally:
+                self.inside = False
+            return output
+
+        nn.Module.__call__ = watched  # type: ignore[method-assign]  # on the class, and undone
+
+        def undo() -> None:
+            if nn.Module.__call__ is watched:
+                nn.Module.__call__ = original  # type: ignore[method-assign]  # as it was
+
+        return undo

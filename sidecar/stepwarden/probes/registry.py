@@ -1,0 +1,42 @@
+"""Which probes there are, in the order of a step's findings: a cause stands before its consequence."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Protocol
+
+from stepwarden.probes import nonfinite_gradient, nonfinite_loss, nonfinite_parameter
+from stepwarden.probes.observation import Observation
+from stepwarden.wire import Verdict
+
+
+class Probe(Protocol):
+    """
+    One file of this folder.
+
+    `NEEDS` is the record without which it isn't asked (None: it is asked at every step),
+    `DEFAULTS` its parameters, each a number above 0.
+    """
+
+    @property
+    def KIND(self) -> str:  # noqa: N802 - a constant of each file
+        """The kind of its findings."""
+
+    @property
+    def NEEDS(self) -> type | None:  # noqa: N802 - a constant of each file
+        """The record that it judges."""
+
+    @property
+    def DEFAULTS(self) -> Mapping[str, float]:  # noqa: N802 - a constant of each file
+        """Its parameters."""
+
+    def probe(self, seen: Observation, settings: Mapping[str, float], /) -> Verdict:
+        """Judge a step."""
+
+
+PROBES: tuple[Probe, ...] = (
+    nonfinite_parameter,
+    nonfinite_loss,
+    nonfinite_gradient,
+)
+
+ALL: Mapping[str, Probe] = MappingProxyType({probe.KIND: probe for probe in PROBES})
