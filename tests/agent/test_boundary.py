@@ -263,8 +263,8 @@ def test_a_sidecar_that_does_not_read_costs_messages_and_no_step(attach, sidecar
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
     for _ in range(2000):
         train(model, torch.ones(1, 2), optimizer)
-    assert attached.agent.step == 1999
-    assert attached.agent.link.dropped > 0
+    assert attached.agent.standing.step == 1999
+    assert attached.agent.standing.link.dropped > 0
     sidecar.socket.close()
     (sidecar.folder / wire.SIDECAR_SOCKET).unlink()
 

@@ -6,7 +6,6 @@ no collective, changes no number, and blocks only where a hold was asked for.
 """
 
 import functools
-import os
 import time
 import weakref
 from collections import deque
@@ -25,13 +24,13 @@ from stepwarden.agent.gate import Gate
 from stepwarden.agent.judge import Judge, strongest, unknowns
 from stepwarden.agent.link import Link
 from stepwarden.agent.losses import Losses
-from stepwarden.agent.parameters import Parameters
 from stepwarden.agent.reading import Before, Reading, capturing, read
 from stepwarden.agent.replicas import Local
 from stepwarden.agent.say import say
+from stepwarden.agent.standing import Standing, skip
 from stepwarden.agent.watch import PERIOD, Host, Moment
 from stepwarden.probes import Observation
-from stepwarden.wire import Finding, RankState, State, StepTaken, Update
+from stepwarden.wire import Finding, StepTaken, Update
 
 
 class Agent:
@@ -40,7 +39,6 @@ class Agent:
     def __init__(self, environment: Environment, link: Link | None) -> None:
         """Begin before the first step."""
         self.environment = environment
-        self.link = link
         self.gate = Gate()
         self.losses = Losses()
         self.local = Local()
@@ -51,12 +49,9 @@ class Agent:
         self.losses.began = self.crew.backward_began
         self.late: deque[tuple[Moment, tuple[object, ...]]] = deque()
         self.updating: WeakKeyDictionary[Optimizer, Moment] = WeakKeyDictionary()
-        self.open: tuple[Finding, ...] = ()
-        self.state: tuple[State, str] = ("running", "")
-        self.step = -1
         self.stepped: float | None = None
         self.off = False
-        self.process = os.getpid()
+        self.standing = Standing(environment.rank, link, self.unknown)
 
     def guard(self, function: Callable[..., object], *args: Any) -> None:
         """Call one of the agent's own functions: its error ends the agent, and nothing else."""
@@ -127,15 +122,15 @@ class Agent:
             judge.blind("CudaGraphCapture")
             return
         judge.count += 1
-        self.step = max(self.step, judge.count - 1)
+        self.standing.step = max(self.standing.step, judge.count - 1)
         reading = read(optimizer, self.before(judge.count - 1, began))
-        moment = self.moment(optimizer, judge, reading)
+        moment = self.updating[optimizer] = self.moment(optimizer, judge, reading)
         records = self.crew.boundary(moment)
-        self.host.step = self.step + 1
+        self.host.step = self.standing.step + 1
         findings: list[Finding] = []
         while self.late and self.late[0][0].reading.arrived:
             self.catch_up()
-        if reading.on_host or self.environment.strict or judge.parameters is None:
+        if reading.on_host or self.environment.strict or judge.count == 1:
             findings = self.judged(moment, judge, records, late=False)
             self.taken(moment, time.perf_counter() - began)
         else:
@@ -147,15 +142,14 @@ class Agent:
     @staticmethod
     def moment(optimizer: Optimizer, judge: Judge, reading: Reading) -> Moment:
         """Say where an optimizer is."""
-        known = judge.known(optimizer) if judge.parameters is not None else Parameters(optimizer)
         return Moment(
             optimizer=optimizer,
             step=reading.step,
             count=judge.count - 1,
             due=(judge.count - 1) % PERIOD == 0,
             reading=reading,
-            names=functools.partial(known.names, optimizer),
-            roots=functools.partial(known.owners, optimizer),
+            names=lambda: judge.known(optimizer).names(optimizer),
+            roots=lambda: judge.known(optimizer).owners(optimizer),
         )
 
     def judged(
@@ -168,8 +162,6 @@ class Agent:
         findings = self.crew.explain(moment, judge.findings(seen))
         judge.remember(seen)
         self.report(findings)
-        if not late:
-            self.updating[moment.optimizer] = moment
         return findings
 
     def after_step(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
@@ -206,7 +198,7 @@ class Agent:
         self.stepped = began
         local, spent = self.local.take()
         return Before(
-            step=max(self.step, step),
+            step=max(self.standing.step, step),
             loss=self.losses.take(),
             local=local,
             place=self.losses.place,
@@ -232,16 +224,16 @@ class Agent:
     def report(self, findings: list[Finding]) -> None:
         """Say the findings of a step: to the sidecar, or on stderr where there is none."""
         for finding in findings:
-            if self.link is not None:
-                self.link.say_finding(finding)
+            if self.standing.link is not None:
+                self.standing.link.say_finding(finding)
             elif finding.severity != "info":
                 say(f"rank {finding.rank} at step {finding.step}: {finding.kind}: {finding.message}")
 
     def taken(self, moment: Moment, overhead: float) -> None:
         """Say that a step reached its boundary."""
         reading, values = moment.reading, moment.values
-        if self.link is not None and values is not None:
-            self.link.say(
+        if self.standing.link is not None and values is not None:
+            self.standing.link.say(
                 StepTaken(
                     rank=self.environment.rank,
                     step=reading.step,
@@ -250,66 +242,27 @@ class Agent:
                     loss=values.loss,
                     gradient_norm=values.gradient_norm,
                     overhead_seconds=overhead + reading.spent,
-                    dropped=self.link.dropped,
+                    dropped=self.standing.link.dropped,
                 )
             )
 
     def act(self, optimizer: Optimizer, judge: Judge, findings: list[Finding]) -> None:
         """Do what the policy asks for: go on, skip the update, or wait for orders."""
         update: Update = "skip" if strongest(map(judge.action, findings)) == "Skip" else "apply"
-        if self.link is not None:
+        if self.standing.link is not None:
             pausing = tuple(finding for finding in findings if judge.action(finding) in policy.PAUSING)
             ordered = self.gate.pass_(
-                self.step, finding=bool(pausing), held=functools.partial(self.held, pausing)
+                self.standing.step, finding=bool(pausing), held=functools.partial(self.standing.held, pausing)
             )
             update = ordered if pausing else update
-            self.go_on(update)
+            if self.standing.go_on(update):
+                self.stepped = time.perf_counter()
         if update == "skip":
             self.updating.pop(optimizer, None)
             skip(optimizer)
         elif any(finding.severity == "critical" for finding in findings):
-            judge.applied(self.step)
+            judge.applied(self.standing.step)
 
-    def held(self, pausing: tuple[Finding, ...]) -> None:
-        """Say that the rank holds, and why."""
-        self.state = ("held", pausing[0].kind if pausing else "HoldRequested")
-        why = pausing[0].message if pausing else "a hold was asked for"
-        say(f"rank {self.environment.rank} holds at step {self.step} before the update: {why}")
-        self.say_state()
-        self.open = pausing
-
-    def go_on(self, update: Update) -> None:
-        """Say that the rank goes on, if it was held."""
-        if self.state[0] != "held":
-            return
-        self.state, self.open = ("running", ""), ()
-        self.stepped = time.perf_counter()
-        how = "without its update" if update == "skip" else "with its update"
-        say(f"rank {self.environment.rank} goes on from step {self.step} {how}")
-        self.say_state()
-
-    def whole_state(self) -> RankState:
-        """Return where the rank is."""
-        state, reason = self.state
-        return RankState(
-            rank=self.environment.rank,
-            state=state,
-            step=self.step,
-            time=time.time(),
-            pid=self.process,
-            reason=reason,
-            unknown={"agent": "AgentFailed"} if self.off else self.host.unknown | unknowns(self.judges),
-        )
-
-    def say_state(self) -> bool:
-        """Say where the rank is, and while it is held what holds it; False where nobody listens."""
-        if self.link is None:
-            return False
-        return self.link.say(self.whole_state()) and all(map(self.link.say, self.open))
-
-
-def skip(optimizer: Optimizer) -> None:
-    """Make an optimizer's step do nothing, weight decay included: it passes over what has no gradient."""
-    for group in optimizer.param_groups:
-        for parameter in group["params"]:
-            parameter.grad = None
+    def unknown(self) -> dict[str, str]:
+        """Return by kind why it can't be told."""
+        return {"agent": "AgentFailed"} if self.off else self.host.unknown | unknowns(self.judges)

@@ -50,17 +50,17 @@ class Attached:
     def watch(self) -> Watcher | None:
         """Start the thread that takes orders, where there is a sidecar to give them."""
         agent = self.agent
-        if agent.link is None:
+        if agent.standing.link is None:
             return None
-        if not agent.say_state():
+        if not agent.standing.say():
             say(
-                f"rank {agent.environment.rank}: no sidecar answers at {agent.link.sidecar}: "
+                f"rank {agent.environment.rank}: no sidecar answers at {agent.standing.link.sidecar}: "
                 "findings are printed here, and nothing is held"
             )
-            agent.link.close()
-            agent.link = None
+            agent.standing.link.close()
+            agent.standing.link = None
             return None
-        watcher = Watcher(agent.link, agent.gate, agent.say_state, agent.broke)
+        watcher = Watcher(agent.standing.link, agent.gate, agent.standing.say, agent.broke)
         watcher.thread.start()
         return watcher
 
@@ -73,13 +73,13 @@ class Attached:
     def failed(self, error: BaseException) -> None:
         """Say that the rank failed; a person who interrupts it is no fault."""
         agent = self.agent
-        if os.getpid() != agent.process or self.ended:
+        if os.getpid() != agent.standing.process or self.ended:
             return
         self.ended = True
         if isinstance(error, KeyboardInterrupt):
             self.last_words("ended", "Interrupted")
         else:
-            found = failures.failed(error, agent.environment.rank, agent.step + 1)
+            found = failures.failed(error, agent.environment.rank, agent.standing.step + 1)
             self.last_words("failed", type(error).__name__, found)
 
     def end(self) -> None:
@@ -87,18 +87,18 @@ class Attached:
         error = failures.last_exception()
         if error is not None:  # the user's own excepthook stands before ours
             self.agent.guard(self.failed, error)
-        elif not self.ended and os.getpid() == self.agent.process:
+        elif not self.ended and os.getpid() == self.agent.standing.process:
             self.ended = True
             self.agent.guard(self.agent.finish)
             self.agent.guard(self.last_words, "ended", "")
 
     def last_words(self, state: State, reason: str, *findings: Finding) -> None:
         """Say the final state and its findings, with a moment's patience."""
-        self.agent.state = (state, reason)
+        self.agent.standing.state = (state, reason)
         if self.watcher is not None:
             self.watcher.stopped = True
-        if self.agent.link is not None:
-            self.agent.link.say_last(*findings, self.agent.whole_state())
+        if self.agent.standing.link is not None:
+            self.agent.standing.link.say_last(*findings, self.agent.standing.whole())
 
     def detach(self) -> None:
         """Take everything off again."""
@@ -112,8 +112,8 @@ class Attached:
         if self.watcher is not None:
             self.watcher.stopped = True
             self.watcher.thread.join()
-        if self.agent.link is not None:
-            self.agent.link.close()
+        if self.agent.standing.link is not None:
+            self.agent.standing.link.close()
 
 
 def forked(agent: weakref.ref[Agent]) -> None:

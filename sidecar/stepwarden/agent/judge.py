@@ -11,6 +11,7 @@ from stepwarden.agent import blame
 from stepwarden.agent.environment import Environment
 from stepwarden.agent.parameters import Parameters
 from stepwarden.agent.reading import Reading, Values
+from stepwarden.agent.watch import Moment
 from stepwarden.probes import ALL, NonFinite, Observation, nonfinite_gradient, nonfinite_parameter
 from stepwarden.wire import Finding
 
@@ -32,15 +33,10 @@ class Judge:
         self.unknown: dict[str, str] = {}
 
     def observe(
-        self,
-        optimizer: Optimizer,
-        reading: Reading,
-        values: Values,
-        records: tuple[object, ...],
-        *,
-        late: bool,
+        self, moment: Moment, values: Values, records: tuple[object, ...], *, late: bool
     ) -> Observation:
         """Put what was read as plain numbers, with a closer look where something is bad."""
+        optimizer, reading = moment.optimizer, moment.reading
         norm = values.gradient_norm
         gradients = None
         if norm is not None and not math.isfinite(norm):
@@ -92,7 +88,7 @@ class Judge:
             return False
         if late:
             return tripped and self.since is not None
-        return tripped or self.parameters is None or step % settings["every"] == 0
+        return tripped or self.count == 1 or step % settings["every"] == 0
 
     def known(self, optimizer: Optimizer) -> Parameters:
         """Return what is known of the optimizer's parameters, found out at the first need."""

@@ -1,0 +1,67 @@
+"""Where a rank stands: running, held, failed or ended, and what it says of that."""
+
+import os
+import time
+from collections.abc import Callable, Mapping
+
+from torch.optim import Optimizer
+
+from stepwarden.agent.link import Link
+from stepwarden.agent.say import say
+from stepwarden.wire import Finding, RankState, State, Update
+
+
+class Standing:
+    """A rank's state. `link` is None where there is no sidecar; `unknown` says by kind what can't be told."""
+
+    def __init__(self, rank: int, link: Link | None, unknown: Callable[[], Mapping[str, str]]) -> None:
+        """Begin running, before the first step."""
+        self.rank, self.link, self.unknown = rank, link, unknown
+        self.state: tuple[State, str] = ("running", "")
+        self.open: tuple[Finding, ...] = ()
+        self.step = -1
+        self.process = os.getpid()
+
+    def held(self, pausing: tuple[Finding, ...]) -> None:
+        """Say that the rank holds, and why."""
+        self.state = ("held", pausing[0].kind if pausing else "HoldRequested")
+        why = pausing[0].message if pausing else "a hold was asked for"
+        say(f"rank {self.rank} holds at step {self.step} before the update: {why}")
+        self.say()
+        self.open = pausing
+
+    def go_on(self, update: Update) -> bool:
+        """Say that the rank goes on; False if it was not held."""
+        if self.state[0] != "held":
+            return False
+        self.state, self.open = ("running", ""), ()
+        how = "without its update" if update == "skip" else "with its update"
+        say(f"rank {self.rank} goes on from step {self.step} {how}")
+        self.say()
+        return True
+
+    def whole(self) -> RankState:
+        """Return all of it."""
+        state, reason = self.state
+        return RankState(
+            rank=self.rank,
+            state=state,
+            step=self.step,
+            time=time.time(),
+            pid=self.process,
+            reason=reason,
+            unknown=self.unknown(),
+        )
+
+    def say(self) -> bool:
+        """Say where the rank is, and while it is held what holds it; False where nobody listens."""
+        if self.link is None:
+            return False
+        return self.link.say(self.whole()) and all(map(self.link.say, self.open))
+
+
+def skip(optimizer: Optimizer) -> None:
+    """Make an optimizer's step do nothing, weight decay included: it passes over what has no gradient."""
+    for group in optimizer.param_groups:
+        for parameter in group["params"]:
+            parameter.grad = None
