@@ -16,6 +16,8 @@ from collections.abc import Mapping
 from dataclasses import Field, asdict, dataclass, field, fields
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
+from stepwarden.replica import Replica
+
 SCHEMA = 1
 
 # What starts the processes; set by the operator or by `stepwarden run`, owned by us.
@@ -28,6 +30,8 @@ ENV_HUB = "STEPWARDEN_HUB"  # URL of the job's hub; unset: this sidecar is the h
 ENV_POD = "STEPWARDEN_POD"  # the pod's completion index
 ENV_RANKS = "STEPWARDEN_RANKS"  # how many ranks the whole job has
 ENV_PORT = "STEPWARDEN_PORT"  # the sidecar's HTTP port
+ENV_CHECK = "STEPWARDEN_CHECK"  # JSON: {"steps": N, "gradcheck": [names]}, of `stepwarden check`
+ENV_CONTAINMENT = "STEPWARDEN_CONTAINMENT"  # strict or deferred
 ENV_REPORT = "STEPWARDEN_REPORT"  # folder for findings.jsonl and steps.jsonl; unset: none
 
 DEFAULT_PORT = 8475
@@ -38,6 +42,8 @@ Severity = Literal["info", "warning", "critical"]
 Status = Literal["ok", "bad", "unknown"]
 State = Literal["running", "held", "failed", "ended"]
 Update = Literal["skip", "apply"]
+Topic = Literal["layers", "gradcheck"]
+Containment = Literal["strict", "deferred"]
 
 
 def rank_socket(rank: int) -> str:
@@ -114,6 +120,19 @@ class RankState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """
+    Something for the report alone, as one JSON object a line in the topic's own file.
+
+    `layers`: what each layer's parameters and gradients are at a step; `gradcheck`: how one went.
+    """
+
+    rank: int
+    topic: Topic
+    body: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Orders:
     """
     What the ranks should do: the whole of it, so that saying it twice changes nothing.
@@ -164,28 +183,33 @@ class JobReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodReport:
-    """What a pod's sidecar tells the hub: its ranks, and its ranks' own findings so far."""
+    """What a pod's sidecar tells the hub: its ranks, its ranks' own findings so far, and their last steps."""
 
     pod: int
     ranks: tuple[RankReport, ...] = ()
     findings: tuple[Finding, ...] = ()
+    replicas: tuple[Replica, ...] = ()
 
 
-Message = Finding | StepTaken | RankState | Orders | Instruction | JobReport | PodReport
-Known = TypeVar("Known", Finding, StepTaken, RankState, Orders, Instruction, JobReport, PodReport, RankReport)
+Message = Finding | StepTaken | Replica | RankState | Note | Orders | Instruction | JobReport | PodReport
+Known = TypeVar("Known", bound=Message | RankReport)
 
 TYPES: Mapping[str, type[Message]] = {
     "finding": Finding,
     "step": StepTaken,
+    "replica": Replica,
     "rank": RankState,
+    "note": Note,
     "orders": Orders,
     "instruction": Instruction,
     "job": JobReport,
     "pod": PodReport,
 }
 NAMES = {cls: name for name, cls in TYPES.items()}
-NESTED: Mapping[str, type[Any]] = {"RankReport": RankReport, "Finding": Finding, "Orders": Orders}
-FLOATS = frozenset({"loss", "gradient_norm", "steps_per_second", "time", "seconds", "overhead_seconds"})
+LISTS: Mapping[str, type[Any]] = {"findings": Finding, "replicas": Replica}
+FLOATS = frozenset({"loss", "gradient_norm", "steps_per_second", "time", "seconds", "overhead_seconds"}) | {
+    *("norm", "sketch", "weight", "weights", "scale", "own", "used")  # of a Replica
+}
 
 
 def plain(value: Any) -> Any:
@@ -241,8 +265,10 @@ def read(name: str, value: Any) -> Any:
         return float(value)
     if name == "ranks":
         return tuple(from_dict(RankReport, item) if isinstance(item, dict) else int(item) for item in value)
-    if name == "findings":
-        return tuple(from_dict(Finding, item) for item in value)
+    if name in LISTS:
+        return tuple(from_dict(LISTS[name], item) for item in value)
+    if name in {"samples", "rates"}:
+        return tuple(map(float, value))
     if name == "orders":
         return from_dict(Orders, value)
     return value
@@ -264,4 +290,4 @@ def from_line(line: str | bytes) -> Message:
     if not isinstance(body, dict) or str(body.get("type")) not in TYPES:
         message = f"not a message: {line[:80]!r}"
         raise ValueError(message)
-    return from_dict(TYPES[body["type"]], body)  # type: ignore[type-var]  # the table's own types
+    return from_dict(TYPES[body["type"]], body)

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stepwarden import wire
+from stepwarden.replica import Replica
 from stepwarden.wire import (
     TYPES,
     Finding,
@@ -67,10 +68,33 @@ reports = st.builds(
     steps_per_second=some_float,
     reason=texts,
 )
+replicas = st.builds(
+    Replica,
+    rank=ranks,
+    step=numbers,
+    optimizer=numbers,
+    count=numbers,
+    group=texts,
+    size=numbers,
+    digest=texts,
+    norm=some_float,
+    sketch=some_float,
+    parameters=texts,
+    samples=st.lists(floats, max_size=3).map(tuple),
+    scale=some_float,
+    rates=st.lists(floats, max_size=2).map(tuple),
+    inputs=texts,
+    own=some_float,
+    used=some_float,
+    hint=texts,
+    file=st.none() | texts,
+    line=st.none() | numbers,
+)
 many_reports, many_findings = (st.lists(each, max_size=3).map(tuple) for each in (reports, findings))
 messages = st.one_of(
     findings,
     orders,
+    replicas,
     st.builds(
         StepTaken,
         rank=ranks,
@@ -96,7 +120,13 @@ messages = st.one_of(
         Instruction, hold=st.booleans(), acknowledged=numbers, update=st.sampled_from(["skip", "apply"])
     ),
     st.builds(JobReport, version=texts, ranks=many_reports, findings=many_findings, orders=orders),
-    st.builds(PodReport, pod=ranks, ranks=many_reports, findings=many_findings),
+    st.builds(
+        PodReport,
+        pod=ranks,
+        ranks=many_reports,
+        findings=many_findings,
+        replicas=st.lists(replicas, max_size=2).map(tuple),
+    ),
 )
 
 
