@@ -10,7 +10,17 @@ import secrets
 import time
 from collections.abc import Callable, Iterable
 
-from stepwarden.wire import Finding, Instruction, JobReport, Message, Orders, PodReport, RankState, StepTaken
+from stepwarden.wire import (
+    Finding,
+    Instruction,
+    JobReport,
+    Message,
+    Note,
+    Orders,
+    PodReport,
+    RankState,
+    StepTaken,
+)
 from stepwarden_sidecar import holding
 from stepwarden_sidecar.changes import Changes
 from stepwarden_sidecar.job import KEPT, Job
@@ -20,6 +30,7 @@ from stepwarden_sidecar.store import Journal, OrdersFile
 
 log = logging.getLogger(__name__)
 
+OF_RANKS = (Finding, StepTaken, RankState, Note)
 AGAIN = 1.0  # seconds after which orders are said again
 
 Own = tuple[str, int, int | None]
@@ -81,8 +92,10 @@ class Sidecar:
         """Take in what the pod's ranks said."""
         now, findings, steps, states = self.clock(), [], [], False
         for message in messages:
-            if not isinstance(message, Finding | StepTaken | RankState) or not self.ranks.valid(message.rank):
+            if not isinstance(message, OF_RANKS) or not self.ranks.valid(message.rank):
                 self.garbled()
+            elif isinstance(message, Note):
+                self.note(message)
             elif isinstance(message, Finding):
                 findings.append(message)
             elif isinstance(message, StepTaken):
@@ -97,6 +110,11 @@ class Sidecar:
         self.news.tell()
         if findings or states:
             self.urgent.tell()
+
+    def note(self, note: Note) -> None:
+        """Write down what is for the report alone."""
+        if self.settings.report:
+            Journal(self.settings.report / f"{note.topic}.jsonl").append([note])
 
     def said(self, message: RankState, now: float) -> bool:
         """Take in a rank's state; True where it is another one than before."""

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from stepwarden.wire import Finding, Instruction, Orders, StepTaken, from_dict, to_dict
+from stepwarden.wire import Finding, Instruction, Note, Orders, StepTaken, from_dict, to_dict
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class Journal:
         self.lines = len(found)
         return found
 
-    def append(self, items: Iterable[Finding | StepTaken]) -> None:
+    def append(self, items: Iterable[Finding | StepTaken | Note]) -> None:
         """Add lines; they are with the kernel when this returns."""
         lines = [json.dumps(to_dict(item), allow_nan=False, separators=(",", ":")) for item in items]
         self.lines += len(lines)

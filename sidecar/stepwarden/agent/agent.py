@@ -30,7 +30,7 @@ from stepwarden.agent.say import say
 from stepwarden.agent.standing import Standing, skip
 from stepwarden.agent.watch import PERIOD, Host, Moment
 from stepwarden.probes import Observation
-from stepwarden.wire import Finding, StepTaken, Update
+from stepwarden.wire import Finding, Message, StepTaken, Update
 
 
 class Agent:
@@ -44,6 +44,7 @@ class Agent:
         self.local = Local()
         self.judges: WeakKeyDictionary[Optimizer, Judge] = WeakKeyDictionary()
         self.host = Host(environment, self.losses, self.local)
+        self.host.tell = self.tell
         self.crew = Crew(self.host)
         self.calls = Calls(lambda: self.host.step, self.began, self.ended)
         self.losses.began = self.crew.backward_began
@@ -262,6 +263,11 @@ class Agent:
             skip(optimizer)
         elif any(finding.severity == "critical" for finding in findings):
             judge.applied(self.standing.step)
+
+    def tell(self, message: Message) -> None:
+        """Say something to the sidecar, if there is one."""
+        if self.standing.link is not None:
+            self.standing.link.say(message)
 
     def unknown(self) -> dict[str, str]:
         """Return by kind why it can't be told."""

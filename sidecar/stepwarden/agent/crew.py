@@ -22,7 +22,7 @@ class Crew:
         self.watches: list[Watch] = []
         on = host.environment.probes.probes
         for cls in WATCHES:
-            if any(kind in on for kind in cls.kinds):
+            if not cls.kinds or any(kind in on for kind in cls.kinds):
                 try:
                     self.watches.append(cls(host))
                 except Exception as error:  # noqa: BLE001 - a guest never breaks its host
@@ -48,7 +48,7 @@ class Crew:
         why = f"{type(error).__name__}: {error}"
         self.host.unknown |= dict.fromkeys(cls.kinds, "WatchFailed")
         rank = self.host.environment.rank
-        say(f"rank {rank}: {', '.join(cls.kinds)} can't be told any more, the training goes on: {why:.500}")
+        say(f"rank {rank}: {', '.join(cls.kinds) or cls.__name__} can't be told any more, the training goes on: {why:.500}")
 
     def optimizer_made(self, optimizer: Optimizer) -> None:
         """Tell of a new optimizer."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from stepwarden.agent.losses import Losses
     from stepwarden.agent.reading import Reading, Values
     from stepwarden.agent.replicas import Local
-    from stepwarden.wire import Finding
+    from stepwarden.wire import Finding, Message
 
 PERIOD = 100  # steps between two looks of what is too dear for every step
 
@@ -32,7 +32,7 @@ class Host:
     What watches share of the agent.
 
     `step` is the step that is being made: 0 until the first boundary is behind. `optimizers` are
-    those that were made since the agent attached, `unknown` says by kind why a watch can't tell.
+    those that were made since the agent attached, `unknown` says by kind why a watch can't tell; `tell` says something to the sidecar, if there is one.
     """
 
     environment: Environment
@@ -41,6 +41,7 @@ class Host:
     step: int = 0
     optimizers: list[Callable[[], Optimizer | None]] = field(default_factory=list)
     unknown: dict[str, str] = field(default_factory=dict)
+    tell: Callable[[Message], object] = lambda _message: None
 
     def living(self) -> list[Optimizer]:
         """Return the optimizers that still live, in the order in which they were made."""
@@ -71,7 +72,7 @@ class Watch:
     """
     One thing that is watched; what a watch doesn't need it leaves as it is here.
 
-    `kinds` are the probes that it feeds: it is made where one of them is switched on.
+    `kinds` are the probes that it feeds: it is made where one of them is switched on, or where it feeds none.
     """
 
     kinds: ClassVar[tuple[str, ...]] = ()

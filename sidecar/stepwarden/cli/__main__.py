@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 
 from stepwarden import __version__
-from stepwarden.cli import arguments, plugin, requirements
+from stepwarden.cli import arguments, check_arguments, plugin, requirements
 from stepwarden.cli.failure import UsageError, refuse
 
 INTERRUPTED = 130  # exit code, as of a shell
@@ -20,20 +20,37 @@ def main(given: Sequence[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="subcommand", required=True, metavar="COMMAND")
     run = commands.add_parser("run", help="run a script or a manifest on this machine", allow_abbrev=False)
     arguments.add_to(run)
+    look = commands.add_parser("check", help="look at each layer's gradients in the first steps")
+    check_arguments.add_to(look)
     plugin.add_to(commands)
     parsed = parser.parse_args(given)
-    if parsed.subcommand != "run":
-        return plugin.act(parsed)
     try:
-        options = arguments.options(parsed)
-        requirements.check()
-        from stepwarden.cli.run import run as run_here  # noqa: PLC0415 - needs the extra, just checked
-
-        return run_here(options)
+        if parsed.subcommand == "run":
+            return run_script(parsed)
+        if parsed.subcommand == "check":
+            return check_script(parsed)
+        return plugin.act(parsed)
     except UsageError as error:
         return refuse(error)
     except KeyboardInterrupt:
         return INTERRUPTED
+
+
+def run_script(parsed: argparse.Namespace) -> int:
+    """Run a script or a manifest. Raises `UsageError`."""
+    options = arguments.options(parsed)
+    requirements.check()
+    from stepwarden.cli.run import run  # noqa: PLC0415 - needs the extra, just checked
+
+    return run(options)
+
+
+def check_script(parsed: argparse.Namespace) -> int:
+    """Check a script's layers. Raises `UsageError`."""
+    requirements.check()
+    from stepwarden.cli import check  # noqa: PLC0415 - needs the extra, just checked
+
+    return check.act(parsed)
 
 
 if __name__ == "__main__":

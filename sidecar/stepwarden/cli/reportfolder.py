@@ -6,7 +6,7 @@ from stepwarden.cli.failure import UsageError
 
 NAME = "stepwarden-report"
 RECORDS = ("findings.jsonl", "steps.jsonl")  # they are there, if empty, when nothing was found
-FILES = (*RECORDS, "report.html", "run.json", "sidecar.log")
+FILES = (*RECORDS, "layers.jsonl", "gradcheck.jsonl", "report.html", "run.json", "sidecar.log")
 OURS = frozenset({*FILES, "volumes"})
 MOST = 10_000
 

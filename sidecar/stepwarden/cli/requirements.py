@@ -5,7 +5,7 @@ from importlib.util import find_spec
 
 from stepwarden.cli.failure import UsageError
 
-NEEDED = ("aiohttp", "jinja2", "prometheus_client", "yaml")
+NEEDED = ("aiohttp", "jinja2", "prometheus_client", "tabulate", "yaml")
 OLDEST_TORCH = (2, 4)
 
 

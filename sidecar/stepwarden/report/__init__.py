@@ -4,6 +4,7 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from stepwarden.report import layers
 from stepwarden.report.page import page
 from stepwarden.report.records import read_findings, read_steps
 
@@ -27,5 +28,7 @@ def write(folder: Path, facts: Facts) -> int:
     findings = read_findings(folder / "findings.jsonl")
     steps = read_steps(folder / "steps.jsonl")
     (folder / "run.json").write_text(json.dumps(asdict(facts), indent=2) + "\n", encoding="utf-8")
-    (folder / "report.html").write_text(page(asdict(facts), findings, steps), encoding="utf-8")
+    (folder / "report.html").write_text(
+        page(asdict(facts), findings, steps, layers.read(folder / "layers.jsonl")), encoding="utf-8"
+    )
     return len(findings)

@@ -8,6 +8,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from stepwarden.report.curves import HEIGHT, WIDTH, Chart, chart
+from stepwarden.report.layers import Layer
 from stepwarden.wire import Finding, StepTaken, plain
 
 MOST = 200  # findings that the table shows
@@ -15,7 +16,10 @@ COLOURS = ("#2563eb", "#d97706", "#059669", "#9333ea", "#0891b2", "#be185d", "#4
 
 
 def page(
-    facts: Mapping[str, Any], findings: Sequence[Finding], steps: Mapping[int, Sequence[StepTaken]]
+    facts: Mapping[str, Any],
+    findings: Sequence[Finding],
+    steps: Mapping[int, Sequence[StepTaken]],
+    layers: Sequence[Layer] = (),
 ) -> str:
     """Return the page."""
     environment = Environment(
@@ -24,13 +28,14 @@ def page(
         undefined=StrictUndefined,
         trim_blocks=True,
     )
-    environment.filters |= {"evidence": evidence, "colour": colour, "short": short}
+    environment.filters |= {"evidence": evidence, "colour": colour, "short": short, "norm": norm}
     return environment.get_template("report.html.j2").render(
         facts=facts,
         started=datetime.fromtimestamp(facts["started"], UTC).strftime("%Y-%m-%d %H:%M:%S UTC"),
         findings=findings[:MOST],
         more=max(0, len(findings) - MOST),
         charts=charts(findings, steps),
+        layers=layers,
         ranks=list(steps),
         last_step=max((step.step for taken in steps.values() for step in taken[-1:]), default=None),
         width=WIDTH,
@@ -66,6 +71,11 @@ def rounded(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: rounded(item) for key, item in value.items()}
     return value
+
+
+def norm(value: float | None) -> str:
+    """Write a gradient norm."""
+    return "none" if value is None else f"{value:.3g}"
 
 
 def colour(rank: int) -> str:

@@ -7,9 +7,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
-from stepwarden.wire import Finding, StepTaken, from_dict
+from stepwarden.wire import Finding, Note, StepTaken, from_dict
 
-Record = TypeVar("Record", Finding, StepTaken)
+Record = TypeVar("Record", Finding, StepTaken, Note)
 
 MOST = 2000  # points of a rank that a curve keeps
 
