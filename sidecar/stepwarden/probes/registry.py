@@ -4,7 +4,14 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Protocol
 
-from stepwarden.probes import nonfinite_gradient, nonfinite_loss, nonfinite_parameter
+from stepwarden.probes import (
+    exploding_gradient,
+    loss_spike,
+    nonfinite_gradient,
+    nonfinite_loss,
+    nonfinite_parameter,
+    recompute_mismatch,
+)
 from stepwarden.probes.observation import Observation
 from stepwarden.wire import Verdict
 
@@ -37,6 +44,9 @@ PROBES: tuple[Probe, ...] = (
     nonfinite_parameter,
     nonfinite_loss,
     nonfinite_gradient,
+    exploding_gradient,
+    loss_spike,
+    recompute_mismatch,
 )
 
 ALL: Mapping[str, Probe] = MappingProxyType({probe.KIND: probe for probe in PROBES})
