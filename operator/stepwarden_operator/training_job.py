@@ -42,6 +42,7 @@ class TrainingJob:
     hold: bool
     rules: tuple[Rule, ...]
     probes: Mapping[str, Any]
+    containment: str
     acknowledged: Acknowledged
     status: Mapping[str, Any]
 
@@ -77,6 +78,7 @@ def read_training_job(body: Mapping[str, Any]) -> TrainingJob:
         hold=spec.get("hold", False),
         rules=rules(spec),
         probes=spec.get("probes") or {},
+        containment=spec.get("containment", "strict"),
         acknowledged=read_acknowledged((meta.get("annotations") or {}).get(ACKNOWLEDGE, "")),
         status=body.get("status") or {},
     )

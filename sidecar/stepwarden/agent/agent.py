@@ -45,6 +45,7 @@ class Agent:
         self.judges: WeakKeyDictionary[Optimizer, Judge] = WeakKeyDictionary()
         self.host = Host(environment, self.losses, self.local)
         self.host.tell = self.tell
+        self.host.aside = self.aside
         self.crew = Crew(self.host)
         self.calls = Calls(lambda: self.host.step, self.began, self.ended)
         self.losses.began = self.crew.backward_began
@@ -131,7 +132,7 @@ class Agent:
         findings: list[Finding] = []
         while self.late and self.late[0][0].reading.arrived:
             self.catch_up()
-        if reading.on_host or self.environment.strict or judge.count == 1:
+        if judge.count == 1 or self.environment.waits(on_host=reading.on_host):
             findings = self.judged(moment, judge, records, late=False)
             self.taken(moment, time.perf_counter() - began)
         else:
@@ -187,6 +188,15 @@ class Agent:
             losses=tuple(judge.losses),
         )
         self.report(self.crew.explain(moment, judge.findings(seen)))
+
+    def aside(self, optimizer: Optimizer, records: tuple[object, ...]) -> None:
+        """Judge records of a step that reaches no boundary, as one that a scaler skips; they are only said."""
+        judge = self.judges.get(optimizer)
+        if judge is None:
+            judge = self.judges[optimizer] = Judge(self.environment)
+        rank, step = self.environment.rank, self.host.step
+        seen = Observation(rank=rank, step=step, updated=True, late=True, records=records)
+        self.report(judge.findings(seen))
 
     def made(self, optimizer: Optimizer) -> None:
         """Note a new optimizer."""

@@ -17,16 +17,24 @@ class Environment:
     rank: int
     ranks: int = 1
     directory: str | None = None
+    containment: wire.Containment = "strict"
     rules: Sequence[policy.Rule] = policy.DEFAULT_RULES
     probes: settings.Settings = ALL_PROBES
     complaints: tuple[str, ...] = ()
 
-    @property
-    def strict(self) -> bool:
-        """Whether a bad step must be known before its update: some rule would pause or skip for it."""
-        return any(
-            policy.match(self.rules, example(kind)).action in SKIPPING_OR_PAUSING
-            for kind in self.probes.probes
+    def waits(self, *, on_host: bool) -> bool:
+        """
+        Whether a step is judged before its update. On the host that waits for nothing.
+
+        On an accelerator it is one small read a step, made where some rule would pause or skip for
+        what it says. Under `deferred` nobody waits, and a step is judged at the next one's boundary.
+        """
+        return self.containment == "strict" and (
+            on_host
+            or any(
+                policy.match(self.rules, example(kind)).action in SKIPPING_OR_PAUSING
+                for kind in self.probes.probes
+            )
         )
 
 
@@ -44,6 +52,12 @@ def read(variables: Mapping[str, str]) -> Environment:
             rules = policy.from_json(text)
         except (ValueError, TypeError, KeyError) as error:
             complaints = (f"{wire.ENV_POLICY} can't be read, the default policy is used: {error}",)
+    containment: wire.Containment = "strict"
+    match variables.get(wire.ENV_CONTAINMENT) or "strict":
+        case "strict" | "deferred" as wanted:
+            containment = wanted
+        case other:
+            complaints += (f"{wire.ENV_CONTAINMENT} is {other!r:.80}: give strict or deferred",)
     probes = settings.read(variables.get(wire.ENV_PROBES))
     ranks = variables.get("WORLD_SIZE") or variables.get(wire.ENV_RANKS) or "1"
     return Environment(
@@ -52,5 +66,6 @@ def read(variables: Mapping[str, str]) -> Environment:
         directory=variables.get(wire.ENV_DIRECTORY) or None,
         rules=rules,
         probes=probes,
+        containment=containment,
         complaints=complaints + probes.complaints,
     )

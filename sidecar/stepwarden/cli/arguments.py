@@ -10,6 +10,7 @@ from typing import Any
 from stepwarden import policy
 from stepwarden.cli.failure import UsageError
 from stepwarden.cli.rules import Mode
+from stepwarden.wire import Containment
 
 DESCRIPTION = """\
 Run a training script, or a TrainingJob manifest, on this machine, and hold every rank before a
@@ -40,6 +41,7 @@ class Options:
     nnodes: int = 1
     mode: Mode | None = None
     hold_timeout: float | None = None
+    containment: Containment | None = None
     probes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     report: Path | None = None
 
@@ -64,6 +66,12 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--on-anomaly", choices=("observe", "skip", "hold", "stop"), help="see below")
     parser.add_argument(
         "--hold-timeout", metavar="TIME", help="how long a hold waits for a person, as in 90s or 10m"
+    )
+    parser.add_argument(
+        "--containment",
+        choices=("strict", "deferred"),
+        help="strict (the default): a bad update is known before it is applied, at the price of one small "
+        "read a step on an accelerator; deferred: nothing waits, it is found one step late",
     )
     parser.add_argument(
         "--probe",
@@ -97,6 +105,7 @@ def options(parsed: argparse.Namespace) -> Options:
         nnodes=count(parsed.nnodes, "--nnodes"),
         mode=parsed.on_anomaly,
         hold_timeout=timeout(parsed.hold_timeout),
+        containment=parsed.containment,
         probes=probes(parsed.probe),
         report=None if parsed.report is None else Path(parsed.report),
     )

@@ -8,8 +8,11 @@ from stepwarden import policy
 from stepwarden.cli.documents import Documents, name_of
 from stepwarden.cli.failure import UsageError
 from stepwarden.cli.fields import field, known, mappings, strings
+from stepwarden.wire import Containment
 
-SPEC = frozenset({"numNodes", "numProcPerNode", "template", "suspend", "hold", "onFinding", "probes"})
+SPEC = frozenset(
+    {"numNodes", "numProcPerNode", "template", "suspend", "hold", "onFinding", "probes", "containment"}
+)
 OWNED = ("STEPWARDEN_", "PET_")
 OWNED_NAMES = frozenset({"MASTER_ADDR", "MASTER_PORT"})
 FIELD_REFS = ("metadata.name", "metadata.namespace")
@@ -36,6 +39,7 @@ class Manifest:
     procs: int | Literal["auto"]
     rules: tuple[policy.Rule, ...]
     probes: Mapping[str, Mapping[str, Any]]
+    containment: Containment
     hold: bool
     suspend: bool
     command: tuple[str, ...]
@@ -73,6 +77,7 @@ def read(documents: Documents) -> Manifest:
         procs=processes(spec.get("numProcPerNode", 1)),
         rules=rules(spec),
         probes=probes(spec),
+        containment=containment(spec),
         hold=field(spec, "hold", "spec", False),  # noqa: FBT003 - the default says the type
         suspend=field(spec, "suspend", "spec", False),  # noqa: FBT003 - as above
         command=command(container, where),
@@ -159,6 +164,17 @@ def probes(spec: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     for name in found:
         field(found, name, "spec.probes", {})
     return found
+
+
+def containment(spec: Mapping[str, Any]) -> Containment:
+    """Read `containment`."""
+    match spec.get("containment", "strict"):
+        case "strict" | "deferred" as wanted:
+            found: Containment = wanted
+            return found
+        case other:
+            message = f"spec.containment is {other!r}: give strict or deferred"
+            raise UsageError(message)
 
 
 def environment(container: Mapping[str, Any], where: str, fields: Mapping[str, str]) -> dict[str, str]:

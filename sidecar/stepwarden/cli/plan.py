@@ -35,6 +35,7 @@ class Plan:
     ranks: int
     rules: tuple[policy.Rule, ...]
     probes: Mapping[str, Mapping[str, Any]]
+    containment: wire.Containment = "strict"
     hold: bool = False
     hold_timeout: float | None = None
     live: bool = False
@@ -84,6 +85,7 @@ def of_script(options: Options, *, interactive: bool) -> Plan:
         ranks=options.nproc * options.nnodes,
         rules=rules.of_mode(mode, options.hold_timeout),
         probes=options.probes,
+        containment=options.containment or "strict",
         live=sys.stderr.isatty(),
     )
 
@@ -105,6 +107,7 @@ def of_manifest(options: Options, job: Manifest, report: Path, scratch: Path, *,
         ranks=job.nodes * procs,
         rules=chosen,
         probes={**job.probes, **options.probes},
+        containment=options.containment or job.containment,
         hold=job.hold,
         hold_timeout=None if interactive else options.hold_timeout or rules.HOLD_TIMEOUT,
         live=True,
@@ -122,6 +125,7 @@ def variables(plan: Plan, directory: Path) -> dict[str, str]:
         wire.ENV_DIRECTORY: str(directory),
         wire.ENV_POLICY: policy.to_json(plan.rules),
         wire.ENV_PROBES: json.dumps(plan.probes),
+        wire.ENV_CONTAINMENT: plan.containment,
         wire.ENV_RANKS: str(plan.ranks),
     }
 

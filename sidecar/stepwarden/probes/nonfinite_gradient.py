@@ -19,7 +19,7 @@ def probe(seen: Observation, settings: Mapping[str, float]) -> Verdict:
         return Verdict("ok", "Finite", f"gradient norm {seen.gradient_norm:.3g}")
     if seen.scaled:
         return Verdict("ok", "ScalerSkips", "the gradients overflowed, the scaler skips this step")
-    message = f"the gradient of {seen.gradients}, {origin(seen)}{before(seen)}"
+    message = f"the gradient of {seen.gradients}, {origin(seen)}{before(seen)}{late(seen)}"
     return Verdict("bad", "NotFinite", message, finding(seen, KIND, message, bad=seen.gradients))
 
 
@@ -30,6 +30,11 @@ def origin(seen: Observation) -> str:
     if seen.local:
         return f"born on rank {seen.rank}"
     return f"on rank {seen.rank}, whose own gradient was finite before the reduction"
+
+
+def late(seen: Observation) -> str:
+    """Say that the update was applied, where it was."""
+    return "; found one step late, its update was applied (containment: deferred)" if seen.late else ""
 
 
 def before(seen: Observation) -> str:
