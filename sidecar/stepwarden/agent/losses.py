@@ -27,11 +27,13 @@ class Losses:
         self.total: float | Tensor | None = None
         self.place: tuple[str, int] | None = None
         self.unscaled: tuple[weakref.ref[Tensor], Tensor] | None = None
+        self.weighted = False  # whether the backward pass that begins was given the gradients it starts from
         self.began: Callable[[Sequence[Tensor]], None] = lambda _tensors: None
 
     def started(self, tensors: Any, grad_tensors: Any) -> None:
         """Note what a backward pass starts from."""
         tensors = (tensors,) if isinstance(tensors, Tensor) else tuple(tensors)
+        self.weighted = grad_tensors is not None
         self.began(tensors)
         if grad_tensors is None:
             for tensor in tensors:

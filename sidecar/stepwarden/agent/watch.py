@@ -42,6 +42,7 @@ class Host:
     optimizers: list[Callable[[], Optimizer | None]] = field(default_factory=list)
     unknown: dict[str, str] = field(default_factory=dict)
     tell: Callable[[Message], object] = lambda _message: None
+    aside: Callable[[Optimizer, tuple[object, ...]], object] = lambda _optimizer, _records: None
 
     def living(self) -> list[Optimizer]:
         """Return the optimizers that still live, in the order in which they were made."""

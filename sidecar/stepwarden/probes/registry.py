@@ -6,11 +6,21 @@ from typing import Protocol
 
 from stepwarden.probes import (
     exploding_gradient,
+    gradient_accumulated_twice,
+    gradient_scale_wrong,
+    gradient_truncated,
     loss_spike,
+    modality_imbalance,
+    nonfinite_activation,
     nonfinite_gradient,
     nonfinite_loss,
     nonfinite_parameter,
+    parameter_changed_outside_step,
+    parameter_not_updated,
     recompute_mismatch,
+    scaler_starved,
+    update_wrong_size,
+    vanishing_gradient,
 )
 from stepwarden.probes.observation import Observation
 from stepwarden.wire import Verdict
@@ -42,11 +52,21 @@ class Probe(Protocol):
 
 PROBES: tuple[Probe, ...] = (
     nonfinite_parameter,
+    nonfinite_activation,
     nonfinite_loss,
     nonfinite_gradient,
     exploding_gradient,
     loss_spike,
     recompute_mismatch,
+    gradient_truncated,
+    gradient_scale_wrong,
+    scaler_starved,
+    vanishing_gradient,
+    modality_imbalance,
+    gradient_accumulated_twice,
+    parameter_changed_outside_step,
+    parameter_not_updated,
+    update_wrong_size,
 )
 
 ALL: Mapping[str, Probe] = MappingProxyType({probe.KIND: probe for probe in PROBES})

@@ -5,14 +5,29 @@ To add one, write its class in a file here and name it in `WATCHES`.
 """
 
 from stepwarden.agent.watch import Watch
+from stepwarden.agent.watches.accumulation import AccumulationWatch
 from stepwarden.agent.watches.checking import Checking
 from stepwarden.agent.watches.course import CourseWatch
+from stepwarden.agent.watches.encoders import Encoders
 from stepwarden.agent.watches.layers import Layers
+from stepwarden.agent.watches.movement import Movement
 from stepwarden.agent.watches.recompute import Recompute
+from stepwarden.agent.watches.replaying import Replaying
+from stepwarden.agent.watches.replica import ReplicaWatch
+from stepwarden.agent.watches.scaling import ScalingWatch
+from stepwarden.agent.watches.truncation import TruncationWatch
+from stepwarden.agent.watches.vanishing import Vanishing
 
 WATCHES: tuple[type[Watch], ...] = (
     Layers,
     Checking,
     CourseWatch,
     Recompute,
+    Replaying,
+    TruncationWatch,
+    ScalingWatch,
+    Vanishing,
+    Encoders,
+    AccumulationWatch,
+    Movement,
 )
