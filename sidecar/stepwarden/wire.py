@@ -89,6 +89,7 @@ class StepTaken:
     `time` is in seconds since the epoch, `seconds` since the rank's step before,
     `overhead_seconds` what the agent itself took of them; `dropped` counts messages
     that the sidecar could not take so far. A rank sends it after the step's findings.
+    `agree`: it waits until all ranks have said theirs, as it can't see by itself that a step is bad.
     """
 
     rank: int
@@ -99,6 +100,7 @@ class StepTaken:
     gradient_norm: float | None = None
     overhead_seconds: float = 0.0
     dropped: int = 0
+    agree: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,11 +142,14 @@ class Orders:
     A rank waits at the boundary of step s while `hold_at` is not None and s >= hold_at,
     or while a finding of step s asks for a hold and s > `acknowledged`. `update` says what
     becomes of the update of a step that a finding held: it is applied, or skipped.
+    Where ranks agree: all have said the steps up to `agreed`, `unsound` is the last one that is bad.
     """
 
     hold_at: int | None = None
     acknowledged: int = -1
     update: Update = "skip"
+    agreed: int = -1
+    unsound: int = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,6 +174,7 @@ class RankReport:
     gradient_norm: float | None = None
     steps_per_second: float | None = None
     reason: str = ""
+    agree: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ import torch
 from torch.optim import Optimizer
 
 from stepwarden import policy
+from stepwarden.agent.agreement import Agreement
 from stepwarden.agent.calls import Call, Calls
 from stepwarden.agent.crew import Crew
 from stepwarden.agent.environment import Environment
@@ -40,6 +41,7 @@ class Agent:
         """Begin before the first step."""
         self.environment = environment
         self.gate = Gate()
+        self.agreement = Agreement(self.gate, environment)
         self.losses = Losses()
         self.local = Local()
         self.judges: WeakKeyDictionary[Optimizer, Judge] = WeakKeyDictionary()
@@ -254,18 +256,22 @@ class Agent:
                     gradient_norm=values.gradient_norm,
                     overhead_seconds=overhead + reading.spent,
                     dropped=self.standing.link.dropped,
+                    agree=self.agreement.takes_part(moment.optimizer),
                 )
             )
 
     def act(self, optimizer: Optimizer, judge: Judge, findings: list[Finding]) -> None:
         """Do what the policy asks for: go on, skip the update, or wait for orders."""
-        update: Update = "skip" if strongest(map(judge.action, findings)) == "Skip" else "apply"
+        actions = list(map(judge.action, findings))
+        if self.standing.link is not None:
+            actions += self.agreement.asked(optimizer, self.standing.step)
+        update: Update = "skip" if strongest(actions) == "Skip" else "apply"
         if self.standing.link is not None:
             pausing = tuple(finding for finding in findings if judge.action(finding) in policy.PAUSING)
-            ordered = self.gate.pass_(
-                self.standing.step, finding=bool(pausing), held=functools.partial(self.standing.held, pausing)
-            )
-            update = ordered if pausing else update
+            pauses = any(action in policy.PAUSING for action in actions)
+            held = functools.partial(self.standing.held, pausing, pauses=pauses)
+            ordered = self.gate.pass_(self.standing.step, finding=pauses, held=held)
+            update = ordered if pauses else update
             if self.standing.go_on(update):
                 self.stepped = time.perf_counter()
         if update == "skip":

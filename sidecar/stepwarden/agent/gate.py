@@ -35,6 +35,21 @@ class Gate:
             self.abandoned = True
             self.changed.notify_all()
 
+    def agree(self, step: int, patience: float) -> bool | None:
+        """
+        Wait until all ranks have said a step; False if one of them found it bad.
+
+        None after `patience` seconds without an answer. A finding is said before its step, so
+        nothing that a rank found is missing once all have said theirs.
+        """
+        with self.changed:
+            known = self.changed.wait_for(
+                lambda: self.abandoned or self.orders.agreed >= step or self.orders.unsound == step, patience
+            )
+            if not known or self.abandoned:
+                return None
+            return self.orders.unsound != step
+
     def pass_(self, step: int, *, finding: bool, held: Callable[[], None]) -> Update:
         """
         Wait at the boundary of a step while orders or its finding ask for it; a signal interrupts.

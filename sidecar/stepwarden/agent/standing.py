@@ -22,10 +22,12 @@ class Standing:
         self.step = -1
         self.process = os.getpid()
 
-    def held(self, pausing: tuple[Finding, ...]) -> None:
-        """Say that the rank holds, and why."""
-        self.state = ("held", pausing[0].kind if pausing else "HoldRequested")
-        why = pausing[0].message if pausing else "a hold was asked for"
+    def held(self, pausing: tuple[Finding, ...], *, pauses: bool) -> None:
+        """Say that the rank holds, and why: for findings of its own, or of another rank (`pauses`)."""
+        others = ("FoundByAnotherRank", "another rank found this step bad")
+        asked = others if pauses else ("HoldRequested", "a hold was asked for")
+        reason, why = (pausing[0].kind, pausing[0].message) if pausing else asked
+        self.state = ("held", reason)
         say(f"rank {self.rank} holds at step {self.step} before the update: {why}")
         self.say()
         self.open = pausing
