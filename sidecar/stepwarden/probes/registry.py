@@ -19,6 +19,7 @@ from stepwarden.probes import (
     parameter_not_updated,
     recompute_mismatch,
     scaler_starved,
+    stale_cast,
     update_wrong_size,
     vanishing_gradient,
 )
@@ -61,6 +62,7 @@ PROBES: tuple[Probe, ...] = (
     gradient_truncated,
     gradient_scale_wrong,
     scaler_starved,
+    stale_cast,
     vanishing_gradient,
     modality_imbalance,
     gradient_accumulated_twice,

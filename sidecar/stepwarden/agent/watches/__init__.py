@@ -6,6 +6,7 @@ To add one, write its class in a file here and name it in `WATCHES`.
 
 from stepwarden.agent.watch import Watch
 from stepwarden.agent.watches.accumulation import AccumulationWatch
+from stepwarden.agent.watches.autocast import AutocastWatch
 from stepwarden.agent.watches.checking import Checking
 from stepwarden.agent.watches.course import CourseWatch
 from stepwarden.agent.watches.encoders import Encoders
@@ -26,6 +27,7 @@ WATCHES: tuple[type[Watch], ...] = (
     Replaying,
     TruncationWatch,
     ScalingWatch,
+    AutocastWatch,
     Vanishing,
     Encoders,
     AccumulationWatch,

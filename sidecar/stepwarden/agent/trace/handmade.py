@@ -1,0 +1,48 @@
+"""Parameters that are moved by hand, as a target network: they need no gradient."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING
+
+import torch
+
+from stepwarden.agent.trace.values import memory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from torch import Tensor
+
+    from stepwarden.agent.trace.recorder import Recorder
+
+
+def rewritten(recorder: Recorder, parameter: Tensor) -> bool:
+    """Whether the recorded code itself changed a parameter."""
+    return memory(parameter) in recorder.values.writers
+
+
+@torch.no_grad()
+def copies(suspects: Sequence[Tensor], trained: Iterable[Tensor]) -> bool:
+    """
+    Whether parameters are copies of trained ones, as a target network's are in the beginning.
+
+    Those that hold one number only (norms, biases) tell nothing. Waits for the device.
+    """
+    by_shape: dict[tuple[int, ...], list[Tensor]] = defaultdict(list)
+    for parameter in trained:
+        by_shape[tuple(parameter.shape)].append(parameter)
+    telling = [suspect for suspect in suspects if varied(suspect)]
+    return bool(telling) and all(
+        any(
+            torch.equal(suspect, one)
+            for one in by_shape[tuple(suspect.shape)]
+            if one.device == suspect.device
+        )
+        for suspect in telling
+    )
+
+
+def varied(parameter: Tensor) -> bool:
+    """Whether a parameter holds different numbers."""
+    return parameter.numel() > 1 and not bool((parameter == parameter.reshape(-1)[0]).all())

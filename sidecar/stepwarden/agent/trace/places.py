@@ -1,0 +1,54 @@
+"""Where in the user's code an operator was called, and where gradients were switched off around it."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from stepwarden.agent.losses import OURS, TORCH, caller
+
+if TYPE_CHECKING:
+    from types import CodeType, FrameType
+
+Place = tuple[str, int]
+
+
+class Switch:
+    """The last time that gradients were switched off: the user's line, and the frame whose block it is."""
+
+    def __init__(self) -> None:
+        """Begin with gradients on."""
+        self.place: Place | None = None
+        self.frame: tuple[int, CodeType] | None = None
+
+    def turned(self, *, on: bool) -> None:
+        """Note where gradients are switched on or off. Nothing of the frame is kept alive."""
+        self.place = self.frame = None
+        if on:
+            return
+        frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the cheap way to the caller's line
+        self.place = caller(frame)
+        while frame is not None and inner(frame) and not decorates(frame):
+            frame = frame.f_back
+        self.frame = (id(frame), frame.f_code) if frame is not None else None
+
+    def entered(self, frame: FrameType | None) -> Place | None:
+        """Return the line to change: of a `with` block, or the one that runs in a decorated function."""
+        last: Place | None = None
+        while frame is not None and self.frame is not None:
+            if (id(frame), frame.f_code) == self.frame:
+                return last if inner(frame) else self.place
+            if not inner(frame):
+                last = (frame.f_code.co_filename, frame.f_lineno)
+            frame = frame.f_back
+        return None
+
+
+def inner(frame: FrameType) -> bool:
+    """Whether a frame is torch's or this package's."""
+    return frame.f_code.co_filename.startswith((TORCH, OURS))
+
+
+def decorates(frame: FrameType) -> bool:
+    """Whether a frame is the wrapper that a decorator such as `@torch.no_grad()` makes."""
+    return frame.f_code.co_filename.endswith("_contextlib.py")

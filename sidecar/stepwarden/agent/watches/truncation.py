@@ -1,0 +1,185 @@
+"""
+For GradientTruncated: records a step's operators from its first forward pass up to its boundary.
+
+That is done in the first step of each optimizer, and again when a parameter that had a gradient has
+lost it, each time after a longer pause: experts come and go.
+"""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from stepwarden.agent.names import unwrapped
+from stepwarden.agent.parameters import trained
+from stepwarden.agent.replay import run, snapshot
+from stepwarden.agent.replay.buffers import Buffers
+from stepwarden.agent.trace import Recorder, handmade, patches, replayed, standing
+from stepwarden.agent.watch import Host, Moment, Watch
+from stepwarden.probes import cut, gradient_truncated
+from stepwarden.probes.gradient_truncated import Truncation
+from stepwarden.probes.trace import Trace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from torch import Tensor
+    from torch.optim import Optimizer
+
+    from stepwarden.agent.calls import Call
+    from stepwarden.agent.replay.snapshot import Snapshot
+
+LIMIT = 30_000  # operators of a live recording: about a third of a second
+KEPT = 8  # calls that are kept for a replay
+PATIENCE = 8  # steps in which a new optimizer is waited for
+
+
+@dataclass(slots=True, eq=False)
+class Sight:
+    """What was seen of an optimizer: how many gradients, and from which step on it may be recorded again."""
+
+    gradients: int
+    again: int = 0
+    pause: int = 1
+
+
+class TruncationWatch(Watch):
+    """Records a step where that may tell something."""
+
+    kinds: ClassVar[tuple[str, ...]] = (gradient_truncated.KIND,)
+
+    def __init__(self, host: Host) -> None:
+        """Begin armed: the first step is recorded."""
+        super().__init__(host)
+        self.recorder: Recorder | None = None
+        self.calls: list[Snapshot] = []
+        self.sights: weakref.WeakKeyDictionary[Optimizer, Sight] = weakref.WeakKeyDictionary()
+        self.until = PATIENCE
+        self.armed = True
+
+    def install(self) -> Iterable[Callable[[], object]]:
+        """Wrap what programs keep references to."""
+        return (patches.custom_functions(), self.drop)
+
+    def optimizer_made(self, optimizer: Optimizer) -> None:
+        """Wait for a new optimizer's first step."""
+        del optimizer
+        self.armed = True
+        self.until = self.host.step + PATIENCE
+
+    def forward_began(self, call: Call) -> None:
+        """Record from here."""
+        if self.recorder is None:
+            if not self.armed:
+                return
+            self.recorder = Recorder(limit=LIMIT)
+        recorder = self.recorder
+        if recorder.why is not None:
+            return
+        if len(self.calls) < KEPT:
+            self.calls.append(snapshot.take(call, Buffers(), copies=False))
+        if replayed.compiled(call.module):
+            recorder.halt(patches.COMPILED)
+        else:
+            recorder.resume(call.module)
+
+    def forward_ended(self, call: Call, output: Any) -> None:
+        """Go on in the user's own code, unless a mode of the user's may end there."""
+        if self.recorder is not None:
+            for kept in self.calls:
+                if kept.module is unwrapped(call.module) and not kept.ended:
+                    kept.ended_with(output)
+            self.recorder.modules.left(call.module)
+            if standing.foreign(self.recorder):
+                self.recorder.take_off()
+
+    def backward_began(self, tensors: Sequence[Tensor]) -> None:
+        """Note the loss."""
+        if self.recorder is not None:
+            self.recorder.backward_from(tensors)
+
+    def boundary(self, moment: Moment) -> Iterable[object]:
+        """Look where a step was recorded; see whether one is to be."""
+        recorder, sight = self.recorder, self.sights.get(moment.optimizer)
+        gradients = len(moment.reading.parameters)
+        if recorder is not None:
+            recorder.take_off()
+        records: list[object] = []
+        if sight is None:
+            sight = self.sights[moment.optimizer] = Sight(gradients)
+            if recorder is None and without_gradient(moment.optimizer):
+                self.arm(sight, moment)
+        elif recorder is None and gradients < sight.gradients:
+            self.arm(sight, moment)
+        if recorder is not None:
+            records.append(self.look(moment, recorder))
+            self.rest()
+        sight.gradients = gradients
+        return records
+
+    def arm(self, sight: Sight, moment: Moment) -> None:
+        """Record the next step, unless that was done a short while ago."""
+        if moment.count >= sight.again:
+            self.armed = True
+            self.until = self.host.step + PATIENCE
+            sight.again = moment.count + sight.pause
+            sight.pause *= 2
+
+    def rest(self) -> None:
+        """Record no more once each optimizer has been seen, or isn't to be waited for any longer."""
+        seen = all(optimizer in self.sights for optimizer in self.host.living())
+        if seen or self.host.step >= self.until:
+            self.armed = False
+            self.drop()
+
+    def drop(self) -> None:
+        """Let go of what was recorded."""
+        if self.recorder is not None:
+            self.recorder.take_off()
+        self.recorder = None
+        self.calls.clear()
+
+    def look(self, moment: Moment, recorder: Recorder) -> Truncation:
+        """Put what was recorded as plain values."""
+        lost = without_gradient(moment.optimizer)
+        having = [parameter for parameter in trained(moment.optimizer) if parameter.grad is not None]
+        called = moment.names()
+        suspects = {
+            called[id(one)]: one
+            for one in lost
+            if id(one) in called and not handmade.rewritten(recorder, one)
+        }
+        trace, why = NOTHING, None
+        if suspects and any(hasattr(parameter, "to_local") for parameter in (*lost, *having)):
+            why = "the parameters are sharded"
+        elif suspects:
+            trace, why = self.recorded(recorder, moment)
+        copied = {
+            name
+            for one in cut.find(trace, suspects)
+            if handmade.copies([suspects[name] for name in one.parameters], having)
+            for name in one.parameters
+        }
+        names = tuple(name for name in suspects if name not in copied)
+        return Truncation(trace=trace, suspects=names, trained=len(having), why=why)
+
+    def recorded(self, recorder: Recorder, moment: Moment) -> tuple[Trace, str | None]:
+        """Return the step's trace, or that of a replay; or say why there is none."""
+        try:
+            if recorder.why == patches.COMPILED:
+                recorder = replayed.record(self.calls)
+            trace = recorder.trace(moment.roots())
+        except run.CannotReplay as error:
+            return NOTHING, f"the model is compiled, and can't be run again: {error}"
+        if recorder.failed:
+            return NOTHING, f"the recording failed: {recorder.why}"
+        return trace, None
+
+
+NOTHING = Trace()
+
+
+def without_gradient(optimizer: Optimizer) -> list[Tensor]:
+    """Return the parameters that should have a gradient, and have none."""
+    return [one for one in trained(optimizer) if one.requires_grad and one.grad is None]
