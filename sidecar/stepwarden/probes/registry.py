@@ -6,6 +6,7 @@ from typing import Protocol
 
 from stepwarden.probes import (
     exploding_gradient,
+    frozen_parameter_changed,
     gradient_accumulated_twice,
     gradient_scale_wrong,
     gradient_truncated,
@@ -17,6 +18,7 @@ from stepwarden.probes import (
     nonfinite_parameter,
     parameter_changed_outside_step,
     parameter_not_updated,
+    parameter_untied,
     recompute_mismatch,
     scaler_starved,
     stale_cast,
@@ -69,6 +71,8 @@ PROBES: tuple[Probe, ...] = (
     parameter_changed_outside_step,
     parameter_not_updated,
     update_wrong_size,
+    frozen_parameter_changed,
+    parameter_untied,
 )
 
 ALL: Mapping[str, Probe] = MappingProxyType({probe.KIND: probe for probe in PROBES})

@@ -10,13 +10,16 @@ from stepwarden.agent.watches.autocast import AutocastWatch
 from stepwarden.agent.watches.checking import Checking
 from stepwarden.agent.watches.course import CourseWatch
 from stepwarden.agent.watches.encoders import Encoders
+from stepwarden.agent.watches.freezing import Freezing
 from stepwarden.agent.watches.layers import Layers
 from stepwarden.agent.watches.movement import Movement
+from stepwarden.agent.watches.ownership import Ownership
 from stepwarden.agent.watches.recompute import Recompute
 from stepwarden.agent.watches.replaying import Replaying
 from stepwarden.agent.watches.replica import ReplicaWatch
 from stepwarden.agent.watches.scaling import ScalingWatch
 from stepwarden.agent.watches.truncation import TruncationWatch
+from stepwarden.agent.watches.tying import Tying
 from stepwarden.agent.watches.vanishing import Vanishing
 
 WATCHES: tuple[type[Watch], ...] = (
@@ -25,6 +28,7 @@ WATCHES: tuple[type[Watch], ...] = (
     CourseWatch,
     Recompute,
     Replaying,
+    ReplicaWatch,
     TruncationWatch,
     ScalingWatch,
     AutocastWatch,
@@ -32,4 +36,7 @@ WATCHES: tuple[type[Watch], ...] = (
     Encoders,
     AccumulationWatch,
     Movement,
+    Freezing,
+    Ownership,
+    Tying,
 )
