@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from stepwarden.wire import Finding, JobReport, Orders, RankReport
-from stepwarden_sidecar import holding
+from stepwarden_sidecar import agreement, holding
 from stepwarden_sidecar.merge import OWN, Key, key, merge
 from stepwarden_sidecar.ranks import SILENT
 
@@ -45,6 +45,7 @@ class Job:
         self.pending: dict[Key, Pending] = {}
         self.settled: dict[Key, Finding] = {}
         self.counts: Counter[tuple[str, str]] = Counter()  # by kind and severity, also of those forgotten
+        self.unsound = -1  # the last step that some rank found bad
         self.forgotten = -1  # the last step of which findings were forgotten, so that none comes back as new
 
     def heard(self, ranks: Iterable[RankReport], now: float) -> None:
@@ -60,6 +61,8 @@ class Job:
     def found(self, findings: Iterable[Finding], now: float) -> None:
         """Take in ranks' own findings; what is settled, or was seen of the same rank, stays as it is."""
         for finding in findings:
+            if agreement.spoils(finding):
+                self.unsound = max(self.unsound, finding.step)
             known = finding.step <= self.forgotten or key(finding) in self.settled
             if known or finding.rank is None or not 0 <= finding.rank < self.limit:
                 continue
@@ -73,6 +76,19 @@ class Job:
         made = [merge(self.pending.pop(each).seen, alone=alone) for each in done]
         self.restore(made)
         return made
+
+    def compared(self, findings: Iterable[Finding]) -> list[Finding]:
+        """Take in what the ranks' comparison found: it is settled as it is. Return what was not known."""
+        new = [each for each in findings if each.step > self.forgotten and key(each) not in self.settled]
+        for each in new:
+            self.pending.pop(key(each), None)
+        self.restore(new)
+        return new
+
+    @property
+    def gone(self) -> frozenset[int]:
+        """The ranks that take no more steps."""
+        return frozenset(rank for rank, known in self.ranks.items() if known.report.state not in LIVE)
 
     def is_settled(self, which: Key, pending: Pending, now: float) -> bool:
         """Whether every rank that lives has been through the finding's step, or has had its time."""

@@ -9,7 +9,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable
-from typing import Self
+from itertools import islice
 
 import aiohttp
 
@@ -25,6 +25,7 @@ RANKS_A_SECOND = 1000.0  # whose steps a hub takes in with ease: with more, step
 WAIT = 20.0  # seconds of a long poll
 PATIENCE = 5.0  # seconds that an answer may take
 BACKOFF = (0.1, 5.0)  # seconds, first and last
+RECORDS = 400  # of ranks' steps in one message, each a few hundred bytes
 ROOM = 512 * 1024  # bytes of findings in one message; the hub takes twice as much
 
 
@@ -38,7 +39,7 @@ class Link:
         self.delivered: set[Own] = set()
         self.away = False
 
-    async def __aenter__(self) -> Self:
+    async def __aenter__(self) -> "Link":  # noqa: PYI034 - Python 3.10 has no Self
         headers = {"Authorization": f"Bearer {self.sidecar.settings.token}"}
         self.session = aiohttp.ClientSession(headers=headers, trust_env=False)
         return self
@@ -51,7 +52,7 @@ class Link:
         while True:
             news, urgent = self.sidecar.news.count, self.sidecar.urgent.count
             await self.with_patience(self.push)
-            if not self.undelivered():
+            if not self.undelivered() and len(self.sidecar.unsent) < RECORDS:
                 await self.sidecar.news.wait(EVERY, news)
                 await self.sidecar.urgent.wait(self.pace, urgent)
 
@@ -63,13 +64,15 @@ class Link:
     async def push(self) -> None:
         """Tell the hub about the ranks, and what it does not know yet of the findings."""
         batch = fitting(self.undelivered())
-        body = to_line(self.sidecar.pod_report(batch.values()))
+        replicas = list(islice(self.sidecar.unsent, RECORDS))
+        body = to_line(self.sidecar.pod_report(batch.values(), replicas))
         timeout = aiohttp.ClientTimeout(total=PATIENCE)
         async with self.session.post(f"{self.hub}/v1/pods", data=body, timeout=timeout) as answer:
             answer.raise_for_status()
             boot = answer.headers.get(HUB_HEADER)
         if boot != self.hub_boot:  # it was started anew: what it was told before may be lost
             self.hub_boot, self.delivered = boot, set()
+        self.sidecar.sent(replicas)
         self.delivered |= set(batch)
         self.delivered &= set(self.sidecar.findings)
 

@@ -52,6 +52,7 @@ class Rank:
             loss=self.last.loss if self.last else None,
             gradient_norm=self.last.gradient_norm if self.last else None,
             steps_per_second=self.steps_per_second,
+            agree=self.last is not None and self.last.agree,
             reason=f"silent for {silent:.0f} s" if alive and silent > SILENT else self.reason,
         )
 

@@ -8,8 +8,11 @@ settled get published, orders are made and told, those who wait for a change are
 import logging
 import secrets
 import time
-from collections.abc import Callable, Iterable
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
+from stepwarden.replica import Replica
 from stepwarden.wire import (
     Finding,
     Instruction,
@@ -21,16 +24,17 @@ from stepwarden.wire import (
     RankState,
     StepTaken,
 )
-from stepwarden_sidecar import holding
+from stepwarden_sidecar import agreement, holding
 from stepwarden_sidecar.changes import Changes
 from stepwarden_sidecar.job import KEPT, Job
 from stepwarden_sidecar.ranks import Rank, Ranks
+from stepwarden_sidecar.replicas import ROOM, Replicas
 from stepwarden_sidecar.settings import MAX_RANKS, Settings
 from stepwarden_sidecar.store import Journal, OrdersFile
 
 log = logging.getLogger(__name__)
 
-OF_RANKS = (Finding, StepTaken, RankState, Note)
+OF_RANKS = (Finding, StepTaken, Replica, RankState, Note)
 AGAIN = 1.0  # seconds after which orders are said again
 
 Own = tuple[str, int, int | None]
@@ -44,6 +48,8 @@ class Sidecar:
         limit = settings.ranks or MAX_RANKS
         self.ranks = Ranks(limit)
         self.job = None if settings.hub else Job(settings.ranks, limit)
+        self.replicas = Replicas(limit)
+        self.unsent: deque[Replica] = deque(maxlen=ROOM)  # that another pod's hub has not been told
         self.findings: dict[Own, Finding] = {}  # of its own ranks, as they said them
         self.orders, self.instruction = Orders(), Instruction()
         self.malformed = 0
@@ -75,6 +81,7 @@ class Sidecar:
             return
         settled = self.journal.load()
         self.job.restore(settled)
+        self.replicas.restore(settled)
         if self.report_journal and settled:
             written = {(each.kind, each.step, each.rank) for each in self.report_journal.load()}
             self.report_journal.append(f for f in settled if (f.kind, f.step, f.rank) not in written)
@@ -90,12 +97,14 @@ class Sidecar:
 
     def take(self, messages: Iterable[Message]) -> None:
         """Take in what the pod's ranks said."""
-        now, findings, steps, states = self.clock(), [], [], False
+        now, findings, steps, replicas, states = self.clock(), [], [], [], False
         for message in messages:
             if not isinstance(message, OF_RANKS) or not self.ranks.valid(message.rank):
                 self.garbled()
             elif isinstance(message, Note):
                 self.note(message)
+            elif isinstance(message, Replica):
+                replicas.append(message)
             elif isinstance(message, Finding):
                 findings.append(message)
             elif isinstance(message, StepTaken):
@@ -106,9 +115,10 @@ class Sidecar:
         if self.steps:
             self.steps.append(steps)
         self.found(findings, now)
+        self.compare(replicas, now)
         self.turn()
         self.news.tell()
-        if findings or states:
+        if findings or states or any(step.agree for step in steps):
             self.urgent.tell()
 
     def note(self, note: Note) -> None:
@@ -137,6 +147,13 @@ class Sidecar:
         if self.job:
             self.job.found(new.values(), now)
 
+    def compare(self, records: Iterable[Replica], now: float) -> None:
+        """Take in what ranks say of themselves as replicas, or keep it for the hub."""
+        if self.job:
+            self.replicas.take(records, now)
+        else:
+            self.unsent.extend(records)
+
     def turn(self) -> None:
         """Bring everything outside in line with the state; doing it again changes nothing."""
         now = self.clock()
@@ -149,8 +166,10 @@ class Sidecar:
         """Do the hub's part: publish what is settled, make orders, and count the version."""
         job.heard((rank.report(self.settings.pod, now) for rank in self.ranks), now)
         self.publish(job.settle(float("inf") if self.closing else now))
-        self.order(holding.decide(self.orders, self.instruction, job.views(), now))
-        shape = (job.shape(now), self.orders)
+        self.publish(job.compared(self.replicas.compare(job.gone, now, closing=self.closing)))
+        orders = holding.decide(self.orders, self.instruction, job.views(), now)
+        self.order(agreement.agree(orders, job.reports(now), job.unsound, job.expected))
+        shape = (job.shape(now), replace(self.orders, agreed=-1))
         if shape != self.shape:
             self.shape, self.revision = shape, self.revision + 1
             self.changed.tell()
@@ -167,9 +186,10 @@ class Sidecar:
         """Make these the pod's orders."""
         if orders == self.orders:
             return
-        log.info("orders: %s", orders)
+        if replace(orders, agreed=self.orders.agreed) != self.orders:
+            log.info("orders: %s", orders)
+            self.orders_file.save(orders, self.instruction)
         self.orders = orders
-        self.orders_file.save(orders, self.instruction)
         self.changed.tell()
 
     def tell_rank(self, rank: Rank, now: float) -> None:
@@ -194,13 +214,22 @@ class Sidecar:
             now = self.clock()
             self.job.heard(report.ranks, now)
             self.job.found(report.findings, now)
+            self.compare(report.replicas, now)
             self.turn()
 
-    def pod_report(self, findings: Iterable[Finding]) -> PodReport:
-        """Return what the hub should know of this pod: its ranks, and these of its findings."""
+    def pod_report(self, findings: Iterable[Finding], replicas: Iterable[Replica] = ()) -> PodReport:
+        """Return what the hub should know of this pod: its ranks, and these of its findings and steps."""
         now = self.clock()
         ranks = tuple(rank.report(self.settings.pod, now) for rank in self.ranks)
-        return PodReport(pod=self.settings.pod, ranks=ranks, findings=tuple(findings))
+        return PodReport(
+            pod=self.settings.pod, ranks=ranks, findings=tuple(findings), replicas=tuple(replicas)
+        )
+
+    def sent(self, replicas: Sequence[Replica]) -> None:
+        """Drop what the hub was told; some of it may have been dropped already to make room."""
+        told = set(map(id, replicas))
+        while self.unsent and id(self.unsent[0]) in told:
+            self.unsent.popleft()
 
     @property
     def version(self) -> str:

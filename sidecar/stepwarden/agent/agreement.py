@@ -45,8 +45,8 @@ class Agreement:
         answer = self.gate.agree(step, PATIENCE)
         if answer is None and not self.alone:
             say(
-                f"at step {step} the other ranks could not be asked within {PATIENCE:.0f} s whether it is sound: "
-                "the training goes on, and a bad shard of another rank may be found one step late"
+                f"at step {step} the other ranks were not heard within {PATIENCE:.0f} s: "
+                "the training goes on, and a NaN in another rank's shard may be held one step late"
             )
         self.alone = answer is None
         return answer is not False
