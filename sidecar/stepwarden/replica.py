@@ -8,9 +8,9 @@ class Replica:
     """
     One step of one optimizer on one rank, beside what other ranks say of the same step.
 
-    `optimizer` is the optimizer's place in the order of their first steps, `count` the number of steps that it
-    made before this one. `group` names the ranks that hold replicas, `size` is their number; "": the rank
-    does not know that it is a replica, and then `why` says what it knows.
+    `run` tells a rank's processes apart. `optimizer` is its place in the order of their first steps, `count`
+    the number of steps that it made before this one. `group` names the ranks that hold replicas, `size` is
+    their number; "": the rank does not know that it is a replica, and then `why` says what it knows.
     `names` is a digest of the compared parameters' names and shapes, `tensors` how many of them have a
     gradient. `digest` is one of their gradients' norms, `norm` the norm over all, `sketch` the sum of the
     norms' logarithms: unlike machines may round the norms of the same gradients in another way.
@@ -23,6 +23,7 @@ class Replica:
     """
 
     rank: int
+    run: str
     step: int
     optimizer: int
     count: int

@@ -71,6 +71,7 @@ reports = st.builds(
 replicas = st.builds(
     Replica,
     rank=ranks,
+    run=texts,
     step=numbers,
     optimizer=numbers,
     count=numbers,

@@ -112,6 +112,8 @@ class Judge:
 
     def asks(self, kind: str, seen: Observation) -> bool:
         """Whether a probe has something to judge in this observation."""
+        if kind not in ALL:  # it is found by comparing ranks
+            return False
         needs = ALL[kind].NEEDS
         if needs is not None:
             return seen.record(needs) is not None

@@ -6,9 +6,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from stepwarden.probes import replicas
 from stepwarden.probes.registry import ALL
 
-DEFAULTS: Mapping[str, Mapping[str, float]] = {kind: probe.DEFAULTS for kind, probe in ALL.items()}
+DEFAULTS: Mapping[str, Mapping[str, float]] = {
+    **{kind: {} for kind in replicas.KINDS},  # those that the hub alone finds have no parameters
+    **{kind: probe.DEFAULTS for kind, probe in ALL.items()},
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,259 @@
+"""
+What this rank says of each step for the hub to compare it with other ranks: a datagram, and no collective.
+
+Evidence is only that ranks differ. What a rank sees of a missing reduction by itself explains it, no more.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar
+from weakref import WeakKeyDictionary
+
+import torch
+from torch import nn
+
+from stepwarden.agent import fingerprint
+from stepwarden.agent.gradients import norms
+from stepwarden.agent.measure import Measure
+from stepwarden.agent.parallel import Parallel, Wrapper
+from stepwarden.agent.parameters import trained
+from stepwarden.agent.watch import Host, Moment, Watch
+from stepwarden.agent.watches.scaling import current_scale
+from stepwarden.probes import replicas
+from stepwarden.replica import Replica
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from torch import Tensor
+    from torch.nn.parallel import DistributedDataParallel
+    from torch.optim import Optimizer
+
+    from stepwarden.agent.calls import Call
+
+FIRST, EVERY, ON_END = 50, 10, 2  # batches are compared in the first steps, then in two of ten
+COMPARED = ("GradientNotSynchronized", "ReplicasDiverged", "DataRepeated")  # by nothing but other ranks
+WORLD = 128  # ranks up to which each step is told; of more, each one tells less often
+RATES = 8  # parameter groups whose learning rates are told
+SAMPLES = 2  # single values of parameters
+SECOND_LOOK = 10  # the step at which parameters are compared again, before the usual period
+
+
+@dataclass(slots=True, eq=False)
+class Plan:
+    """How an optimizer's steps are told: which of its parameters are compared, and with whom."""
+
+    index: int
+    ids: tuple[int, ...] = ()  # of the parameters that had a gradient when it was made
+    positions: list[int] | None = None  # among them; None: all
+    parameters: list[Tensor] = field(default_factory=list)
+    wrappers: list[Wrapper] = field(default_factory=list)
+    group: str = ""
+    size: int = 0
+    why: str = ""
+    names: str = ""
+    hint: str = ""
+    silent: bool = False
+
+
+class ReplicaWatch(Watch):
+    """Gathers what is told of one step until its numbers are there."""
+
+    kinds: ClassVar[tuple[str, ...]] = replicas.KINDS
+
+    def __init__(self, host: Host) -> None:
+        """Begin before the first wrapper."""
+        super().__init__(host)
+        self.ranks = host.environment.ranks
+        on = host.environment.probes.probes
+        self.scale_on, self.data_on, self.parameters_on, self.gradients_on = (
+            kind in on for kind in replicas.KINDS
+        )
+        self.stride = -(-self.ranks // WORLD)
+        self.run = os.urandom(4).hex()
+        self.parallel = Parallel()
+        self.measure = Measure()
+        self.plans: WeakKeyDictionary[Optimizer, Plan] = WeakKeyDictionary()
+        self.drafts: dict[tuple[int, int], Callable[[Moment], Replica]] = {}
+        self.batch: tuple[int, str] = (0, "")  # how sure it is that this is the data, and its digest
+        self.place: tuple[str, int] | None = None
+        self.steps = 0
+
+    def install(self) -> Iterable[Callable[[], object]]:
+        """Hear of wrappers."""
+        if self.ranks == 1 or not torch.distributed.is_available():
+            return ()
+        return [self.parallel.install(self.wrapped), self.measure.remove]
+
+    def wrapped(self, outer: DistributedDataParallel, inner: nn.Module) -> None:
+        """Note a wrapper while it is made."""
+        self.parallel.wrappers.append(Wrapper(outer, inner))
+        if self.scale_on:
+            self.measure.watch(inner)
+
+    def forward_began(self, call: Call) -> None:
+        """Look at the batch: the wrapper's input, or else that of the first call in a step."""
+        if self.ranks == 1 or not self.data_on:
+            return
+        wrapper = self.parallel.find(call.module)
+        sure = 2 if wrapper else 1
+        if sure > self.batch[0] and (self.steps < FIRST or self.steps % EVERY < ON_END):
+            self.batch = (sure, fingerprint.of_batch(call.args, call.kwargs))
+            self.place = call.place
+
+    def forward_ended(self, call: Call, output: Any) -> None:
+        """Note which way a forward pass went."""
+        del output
+        if self.ranks > 1 and (wrapper := self.parallel.find(call.module)):
+            wrapper.called(call)
+
+    def backward_began(self, tensors: Sequence[Tensor]) -> None:
+        """Note what the wrappers mean to do in a backward pass."""
+        del tensors
+        for wrapper in self.parallel.wrappers:
+            wrapper.backward()
+
+    def boundary(self, moment: Moment) -> Iterable[object]:
+        """Gather what must be read before the update."""
+        if self.ranks == 1:
+            return ()
+        self.steps += 1
+        plan = self.plan(moment)
+        if not plan.silent and moment.count % self.stride == 0:
+            self.drafts[id(moment.optimizer), moment.count] = self.draft(moment, plan)
+        self.batch, self.place = (0, ""), None
+        for wrapper in self.parallel.wrappers:
+            wrapper.begin()
+        self.measure.begin()
+        return ()
+
+    def numbers(self, moment: Moment) -> Iterable[object]:
+        """Tell the step, now that its numbers are there."""
+        draft = self.drafts.pop((id(moment.optimizer), moment.count), None)
+        if draft is not None:
+            self.host.tell(draft(moment))
+        return ()
+
+    def draft(self, moment: Moment, plan: Plan) -> Callable[[Moment], Replica]:
+        """Read what the update changes; return what makes the record once the gradients' norms are there."""
+        hint = next(filter(None, (wrapper.passing() for wrapper in plan.wrappers)), "") or plan.hint
+        bypass = next((wrapper.bypass for wrapper in plan.wrappers if wrapper.bypass), None)
+        file, line = bypass or self.place or moment.reading.place or (None, None)
+        scale = current_scale() if self.scale_on else None
+        own, used = self.measure.read(scale, plan.parameters, single=len(self.plans) == 1)
+        look = self.parameters_on and (moment.due or moment.count == SECOND_LOOK)
+        weights = norms([one.detach() for one in plan.parameters]) if look and plan.parameters else None
+        samples = self.samples(plan, moment.count)
+        inputs = self.batch[1]
+        rates = tuple(
+            float(group["lr"])
+            for group in moment.optimizer.param_groups[:RATES]
+            if isinstance(group.get("lr"), float | int)
+        )
+
+        def finish(later: Moment) -> Replica:
+            found = later.values.norms if later.values else []
+            if plan.positions is not None:
+                found = [found[position] for position in plan.positions]
+            held = weights.tolist() if weights is not None else []
+            return Replica(
+                rank=self.host.environment.rank,
+                run=self.run,
+                step=moment.step,
+                optimizer=plan.index,
+                count=moment.count,
+                group=plan.group,
+                size=plan.size,
+                why=plan.why,
+                names=plan.names,
+                **gradients(found if self.gradients_on else []),
+                **weighed(held),
+                samples=samples,
+                scale=scale,
+                rates=rates if self.parameters_on else (),
+                inputs=inputs,
+                own=float(own) if own is not None else None,
+                used=float(used) if used is not None else None,
+                hint=hint,
+                file=file,
+                line=line,
+            )
+
+        return finish
+
+    def samples(self, plan: Plan, count: int) -> tuple[float, ...]:
+        """Read single values of parameters on the host: other ones at each step, the same on all ranks."""
+        if not self.parameters_on or not plan.group or not plan.parameters:
+            return ()
+        found = []
+        for turn in range(SAMPLES):
+            parameter = plan.parameters[(count * SAMPLES + turn) % len(plan.parameters)]
+            if parameter.device.type != "cpu" or not parameter.is_contiguous() or not parameter.numel():
+                return ()
+            flat = parameter.detach().view(-1)
+            found.append(float(flat[(count * 31 + turn) % flat.numel()].item()))
+        return tuple(found)
+
+    def plan(self, moment: Moment) -> Plan:
+        """Return how this optimizer's steps are told, made anew where its gradients are other ones."""
+        known = self.plans.get(moment.optimizer)
+        ids = tuple(map(id, moment.reading.parameters))
+        if known is not None and known.ids == ids and not moment.due:
+            return known
+        plan = Plan(index=known.index if known else len(self.plans), ids=ids)
+        self.plans[moment.optimizer] = plan
+        self.meet(plan, moment)
+        reason = "Sharded" if plan.silent else "NotDataParallel" if not plan.group else ""
+        for kind in COMPARED:
+            self.host.unknown.pop(kind, None)
+            if reason and kind in self.host.environment.probes.probes:
+                self.host.unknown[kind] = reason
+        return plan
+
+    def meet(self, plan: Plan, moment: Moment) -> None:
+        """Find out with whom a step is compared, and by which parameters."""
+        owned = {id(parameter): parameter for parameter in trained(moment.optimizer)}
+        called = moment.names()
+        plan.wrappers = self.parallel.holders(owned)
+        compared = {key for key, parameter in owned.items() if fingerprint.plain(parameter)}
+        if plan.wrappers:
+            compared &= set().union(*(wrapper.compared() for wrapper in plan.wrappers))
+            plan.hint = next(filter(None, (w.lasting(owned, called) for w in plan.wrappers)), "")
+            plan.why = next(filter(None, (wrapper.relaxed() for wrapper in plan.wrappers)), "")
+        groups = {wrapper.group() for wrapper in plan.wrappers}
+        plan.size = self.ranks
+        if len(groups) == 1 and not plan.why:
+            plan.group, plan.size = groups.pop()
+        plan.silent = any(hasattr(parameter, "to_local") for parameter in owned.values())
+        plan.parameters = [one for key, one in owned.items() if key in compared and one.numel()]
+        plan.positions = [place for place, key in enumerate(plan.ids) if key in compared]
+        if len(plan.positions) == len(plan.ids):
+            plan.positions = None
+        plan.names = fingerprint.of_text(
+            f"{called.get(id(one), '?')} {tuple(one.shape)}" for one in plan.parameters
+        )
+
+
+def gradients(found: Sequence[float]) -> dict[str, Any]:
+    """Put the norms of gradients as they are compared."""
+    if not found:
+        return {}
+    return {
+        "tensors": len(found),
+        "digest": fingerprint.of_numbers(found),
+        "norm": fingerprint.whole(found),
+        "sketch": fingerprint.sketch(found),
+    }
+
+
+def weighed(found: Sequence[float]) -> dict[str, Any]:
+    """Put the norms of parameters as they are compared."""
+    if not found:
+        return {}
+    return {
+        "parameters": fingerprint.of_numbers(found),
+        "weight": fingerprint.whole(found),
+        "weights": fingerprint.sketch(found),
+    }
