@@ -27,4 +27,4 @@ lock: setup  ## resolve requirements.lock and requirements-image.lock anew
 	@scripts/lock --upgrade
 
 clean:  ## remove what these commands made in this folder
-	@rm -rf .venv .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache stepwarden-report*
+	@rm -rf .venv .venv-oldest .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache stepwarden-report*

@@ -1,10 +1,14 @@
 """The cases of tests/cases: each script, and what has to be said about it (README.md there explains)."""
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+try:
+    import tomllib
+except ImportError:  # Python 3.10: pytest brings it
+    import tomli as tomllib
 
 FOLDER = Path(__file__).parent.parent / "cases"
 PLACES = ("rank", "module", "parameter", "op")

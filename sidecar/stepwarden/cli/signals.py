@@ -2,7 +2,6 @@
 
 import signal
 from types import FrameType
-from typing import Self
 
 WATCHED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -14,7 +13,7 @@ class Signals:
         self.received: list[signal.Signals] = []
         self.before: dict[signal.Signals, signal._HANDLER] = {}
 
-    def __enter__(self) -> Self:
+    def __enter__(self) -> "Signals":  # noqa: PYI034 - Python 3.10 has no Self
         for number in WATCHED:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 self.before[number] = signal.signal(number, self.note)

@@ -27,8 +27,8 @@ def is_rank(variables: "os._Environ[str]", arguments: "list[str]") -> bool:
 def start() -> None:
     """Let the agent wait for torch."""
     try:
-        if sys.version_info < (3, 11):  # noqa: UP036 - the user's Python may be older than this package's
-            sys.stderr.write("stepwarden: needs Python 3.11 or newer: this rank is not watched\n")
+        if sys.version_info < (3, 10):  # noqa: UP036 - the user's Python may be older than this package's
+            sys.stderr.write("stepwarden: needs Python 3.10 or newer: this rank is not watched\n")
             return
         from stepwarden.agent import start as wait_for_torch  # noqa: PLC0415 - only in a rank
 

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime, timezone
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -31,7 +31,7 @@ def page(
     environment.filters |= {"evidence": evidence, "colour": colour, "short": short, "norm": norm}
     return environment.get_template("report.html.j2").render(
         facts=facts,
-        started=datetime.fromtimestamp(facts["started"], UTC).strftime("%Y-%m-%d %H:%M:%S UTC"),
+        started=datetime.fromtimestamp(facts["started"], timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC"),
         findings=findings[:MOST],
         more=max(0, len(findings) - MOST),
         charts=charts(findings, steps),
