@@ -4,14 +4,13 @@ The course of a training: each step's loss and gradient norm beside those of the
 Costs two short tuples a step; parameters are named only where a norm is high.
 """
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from torch import Tensor
 
-from stepwarden.agent.layout import Layout
+from stepwarden.agent.layout import ADAPTER, Layout
 from stepwarden.agent.watch import Host, Moment, Watch
 from stepwarden.probes import exploding_gradient, loss_spike
 from stepwarden.probes.history import Course, Peak, Remembered
@@ -20,11 +19,6 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
 HIGH = 2.0  # times the highest norm so far: the worst parameter is named
-# Names of the parts of dotted names that adapters have in peft, loralib and diffusers.
-ADAPTER = re.compile(
-    r"(?:^|\.)(?:lora|loha|lokr|hada|ia3|oft|boft|vera|adapter|prefix_encoder|prompt_encoder)s?(?:_[^.]*)?(?:\.|$)",
-    re.IGNORECASE,
-)
 
 
 class Past:
