@@ -1,6 +1,6 @@
 """The watches at work: each is called in turn, and one that raises goes off alone."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch import Tensor
@@ -12,6 +12,17 @@ from stepwarden.agent.watch import Host, Moment, Watch
 from stepwarden.agent.watches import WATCHES
 from stepwarden.wire import Finding
 
+EVENTS = (
+    "optimizer_made",
+    "forward_began",
+    "forward_ended",
+    "backward_began",
+    "boundary",
+    "numbers",
+    "stepped",
+    "explain",
+)
+
 
 class Crew:
     """The watches of one agent. No method of it raises."""
@@ -20,6 +31,7 @@ class Crew:
         """Make the watches whose probes are switched on."""
         self.host = host
         self.watches: list[Watch] = []
+        self.listening: dict[str, list[Watch]] = {event: [] for event in EVENTS}
         on = host.environment.probes.probes
         for cls in WATCHES:
             if not cls.kinds or any(kind in on for kind in cls.kinds):
@@ -31,66 +43,79 @@ class Crew:
     def install(self) -> list[Callable[[], object]]:
         """Let each watch put its hooks; return what takes them off."""
         undo: list[Callable[[], object]] = []
-        self.each(lambda watch: undo.extend(watch.install()))
-        return undo
-
-    def each(self, act: Callable[[Watch], object]) -> None:
-        """Call each watch; one that raises goes off."""
-        for watch in tuple(self.watches):
+        for watch in self.watches.copy():
             try:
-                act(watch)
-            except Exception as error:  # noqa: BLE001 - a guest never breaks its host
-                self.watches.remove(watch)
+                undo.extend(watch.install())
+            except Exception as error:  # noqa: BLE001 - as above
                 self.lost(type(watch), error)
+                self.watches.remove(watch)
+        self.listening = {event: [watch for watch in self.watches if hears(watch, event)] for event in EVENTS}
+        return undo
 
     def lost(self, cls: type[Watch], error: Exception) -> None:
         """Say that a watch is off, once, and that its probes can't tell any more."""
         why = f"{type(error).__name__}: {error}"
         self.host.unknown |= dict.fromkeys(cls.kinds, "WatchFailed")
-        rank = self.host.environment.rank
-        say(f"rank {rank}: {', '.join(cls.kinds) or cls.__name__} can't be told any more, the training goes on: {why:.500}")
+        rank, what = self.host.environment.rank, ", ".join(cls.kinds) or cls.__name__
+        say(f"rank {rank}: {what} can't be told any more, the training goes on: {why:.500}")
+
+    def drop(self, watch: Watch, error: Exception) -> None:
+        """Call a watch no more."""
+        self.listening = {
+            event: [other for other in watches if other is not watch]
+            for event, watches in self.listening.items()
+        }
+        self.lost(type(watch), error)
+
+    def tell(self, event: str, *what: Any) -> list[Any]:
+        """Call each watch that listens to an event, and return what they made; one that raises goes off."""
+        made: list[Any] = []
+        for watch in self.listening[event]:
+            try:
+                made.extend(getattr(watch, event)(*what) or ())
+            except Exception as error:  # noqa: BLE001 - a guest never breaks its host
+                self.drop(watch, error)
+        return made
 
     def optimizer_made(self, optimizer: Optimizer) -> None:
         """Tell of a new optimizer."""
-        self.each(lambda watch: watch.optimizer_made(optimizer))
+        self.tell("optimizer_made", optimizer)
 
     def forward_began(self, call: Call) -> None:
         """Tell that a forward pass begins."""
-        self.each(lambda watch: watch.forward_began(call))
+        self.tell("forward_began", call)
 
     def forward_ended(self, call: Call, output: Any) -> None:
         """Tell that a forward pass is done."""
-        self.each(lambda watch: watch.forward_ended(call, output))
+        self.tell("forward_ended", call, output)
 
     def backward_began(self, tensors: Sequence[Tensor]) -> None:
         """Tell that a backward pass begins."""
-        self.each(lambda watch: watch.backward_began(tensors))
+        self.tell("backward_began", tensors)
 
     def boundary(self, moment: Moment) -> tuple[object, ...]:
         """Gather the records from before an update."""
-        return self.gather(lambda watch: watch.boundary(moment))
+        return tuple(self.tell("boundary", moment))
 
     def numbers(self, moment: Moment) -> tuple[object, ...]:
         """Gather the records that are made of the step's numbers."""
-        return self.gather(lambda watch: watch.numbers(moment))
+        return tuple(self.tell("numbers", moment))
 
     def stepped(self, moment: Moment) -> tuple[object, ...]:
         """Gather the records from behind an update."""
-        return self.gather(lambda watch: watch.stepped(moment))
-
-    def gather(self, look: Callable[[Watch], Iterable[object]]) -> tuple[object, ...]:
-        """Gather the records that watches make."""
-        found: list[object] = []
-        self.each(lambda watch: found.extend(look(watch)))
-        return tuple(found)
+        return tuple(self.tell("stepped", moment))
 
     def explain(self, moment: Moment, findings: Sequence[Finding]) -> list[Finding]:
         """Let each watch look closer at new findings."""
         richer = list(findings)
-
-        def look(watch: Watch) -> None:
-            richer[:] = list(watch.explain(moment, tuple(richer)))
-
-        if richer:
-            self.each(look)
+        for watch in self.listening["explain"] if findings else ():
+            try:
+                richer = list(watch.explain(moment, tuple(richer)))
+            except Exception as error:  # noqa: BLE001 - a guest never breaks its host
+                self.drop(watch, error)
         return richer
+
+
+def hears(watch: Watch, event: str) -> bool:
+    """Whether a watch does something about an event."""
+    return getattr(type(watch), event) is not getattr(Watch, event)
