@@ -46,7 +46,7 @@ class Crew:
         for watch in self.watches.copy():
             try:
                 undo.extend(watch.install())
-            except Exception as error:  # noqa: BLE001 - as above
+            except Exception as error:  # noqa: BLE001 - a guest never breaks its host
                 self.lost(type(watch), error)
                 self.watches.remove(watch)
         self.listening = {event: [watch for watch in self.watches if hears(watch, event)] for event in EVENTS}
