@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def rewritten(recorder: Recorder, parameter: Tensor) -> bool:
     """Whether the recorded code itself changed a parameter."""
-    return memory(parameter) in recorder.values.writers
+    return memory(parameter) in recorder.book.values.writers
 
 
 @torch.no_grad()

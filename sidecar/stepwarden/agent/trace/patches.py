@@ -82,14 +82,14 @@ def module_calls() -> Callable[[], None]:
         recorder = recording()
         if recorder is None or torch.compiler.is_compiling():
             return original(module, *args, **kwargs)
-        recorder.modules.entered(module)
+        recorder.guard(recorder.book.modules.entered, module)
         try:
             if isinstance(module, FUSED) and not module.training:
                 given = (args, kwargs, list(module.parameters()))
                 return recorder.alone(type(module).__name__, lambda: original(module, *args, **kwargs), given)
             return original(module, *args, **kwargs)
         finally:
-            recorder.modules.left(module)
+            recorder.guard(recorder.book.modules.left, module)
 
     nn.Module.__call__ = watched  # type: ignore[method-assign]  # on the class, and undone
 
@@ -114,7 +114,9 @@ def custom_functions() -> Callable[[], None]:
             return original.__get__(None, function)(*args, **kwargs)
         name = "checkpoint" if function.__name__ == "CheckpointFunction" else function.__name__
         given = [thing for thing in (*args, *kwargs.values()) if isinstance(thing, torch.Tensor)]
-        return recorder.apply(name, lambda: original.__get__(None, function)(*args, **kwargs), given)
+        return recorder.run(
+            name, lambda: original.__get__(None, function)(*args, **kwargs), given, custom=True
+        )
 
     apply.__stepwarden__ = True  # type: ignore[attr-defined]  # so that it isn't wrapped twice
     cls.apply = classmethod(apply)

@@ -39,6 +39,6 @@ def record(snapshots: Sequence[Snapshot]) -> Recorder:
                 output = run.again(snapshot)
             for index, tensor in enumerate(tree.tensors(output)):
                 if isinstance(tensor, Tensor) and index in snapshot.gradients:
-                    value = recorder.values.last(tensor)
-                    recorder.losses.update({} if value is None else {value: None})
+                    value = recorder.book.values.last(tensor)
+                    recorder.book.losses.update({} if value is None else {value: None})
     return recorder

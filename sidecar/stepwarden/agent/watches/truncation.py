@@ -15,7 +15,7 @@ from stepwarden.agent.names import unwrapped
 from stepwarden.agent.parameters import trained
 from stepwarden.agent.replay import run, snapshot
 from stepwarden.agent.replay.buffers import Buffers
-from stepwarden.agent.trace import Recorder, handmade, patches, replayed, standing
+from stepwarden.agent.trace import Recorder, handmade, patches, replayed, sources, standing
 from stepwarden.agent.watch import Host, Moment, Watch
 from stepwarden.probes import cut, gradient_truncated
 from stepwarden.probes.gradient_truncated import Truncation
@@ -90,7 +90,7 @@ class TruncationWatch(Watch):
             for kept in self.calls:
                 if kept.module is unwrapped(call.module) and not kept.ended:
                     kept.ended_with(output)
-            self.recorder.modules.left(call.module)
+            self.recorder.book.modules.left(call.module)
             if standing.foreign(self.recorder):
                 self.recorder.take_off()
 
@@ -169,7 +169,7 @@ class TruncationWatch(Watch):
         try:
             if recorder.why == patches.COMPILED:
                 recorder = replayed.record(self.calls)
-            trace = recorder.trace(moment.roots())
+            trace = sources.joined(recorder.trace(moment.roots()))
         except run.CannotReplay as error:
             return NOTHING, f"the model is compiled, and can't be run again: {error}"
         if recorder.failed:
