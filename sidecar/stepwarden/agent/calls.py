@@ -8,7 +8,8 @@ compiled with a model. Calls without gradients, and those of other threads, are 
 import functools
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +34,25 @@ class Call:
     place: tuple[str, int] | None
 
 
+class Replaying(threading.local):
+    """Whether this thread makes calls of ours, which no watch may take for the training's."""
+
+    now = False
+
+
+REPLAYING = Replaying()
+
+
+@contextmanager
+def unwatched() -> Iterator[None]:
+    """Make module calls that no watch is told of."""
+    before, REPLAYING.now = REPLAYING.now, True
+    try:
+        yield
+    finally:
+        REPLAYING.now = before
+
+
 class Calls:
     """Tells `began` and `ended` of each outermost call. Both are guarded by who gives them."""
 
@@ -48,6 +68,7 @@ class Calls:
         """Whether a call is none of ours."""
         return (
             self.inside
+            or REPLAYING.now
             or torch.compiler.is_compiling()
             or not torch.is_grad_enabled()
             or threading.get_ident() != self.thread

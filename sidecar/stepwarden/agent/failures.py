@@ -6,6 +6,7 @@ import traceback
 from pathlib import Path
 from types import TracebackType
 
+from stepwarden.agent import labels
 from stepwarden.wire import Finding
 
 LONGEST = 16 * 1024  # bytes of a traceback that cross the wire; its end says most
@@ -19,6 +20,9 @@ LIBRARIES = tuple(
 def failed(error: BaseException, rank: int, step: int) -> Finding:
     """Make the finding of a rank that raised."""
     text = "".join(traceback.format_exception(error))
+    label = labels.of(error)
+    if label is not None:
+        text += f"raised within: {label}\n"
     file, line = place(error.__traceback__)
     said = " ".join(str(error).split())
     return Finding(
@@ -29,6 +33,7 @@ def failed(error: BaseException, rank: int, step: int) -> Finding:
         ranks=(rank,),
         file=file,
         line=line,
+        label=label,
         message=f"{type(error).__name__}: {said:.500} (exit code 1)",
         evidence={"exit_code": 1, "traceback": cut(text), "local": not of_a_peer(error)},
     )

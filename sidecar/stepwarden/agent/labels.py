@@ -1,0 +1,102 @@
+"""
+The user's own labels: the nested `record_function` blocks of a thread.
+
+`torch.profiler.record_function` is wrapped on the class (the compiler knows the class by itself and
+never enters these). The labels that were open where an exception was raised are kept for its finding.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+SEPARATOR = " > "
+
+
+class Labels(threading.local):
+    """The labels of one thread: those that are open, and those where an exception was last raised."""
+
+    def __init__(self) -> None:
+        """Begin with none; each thread has its own."""
+        self.open: list[str] = []
+        self.raised: tuple[int, str] | None = None
+
+
+OPEN = Labels()
+
+
+def current() -> str | None:
+    """Return the labels that are open in this thread, the outermost first."""
+    return SEPARATOR.join(OPEN.open) if OPEN.open else None
+
+
+def of(error: BaseException) -> str | None:
+    """Return the labels that were open where an exception, or one that led to it, was raised."""
+    if OPEN.raised is None:
+        return None
+    seen: set[int] = set()
+    one: BaseException | None = error
+    while one is not None and id(one) not in seen:
+        if id(one) == OPEN.raised[0]:
+            return OPEN.raised[1]
+        seen.add(id(one))
+        one = one.__cause__ or one.__context__
+    return None
+
+
+@contextmanager
+def resumed(labels: tuple[str, ...]) -> Iterator[None]:
+    """Let labels be open that were so earlier, and no others, for as long as a replay takes."""
+    before, OPEN.open = OPEN.open, list(labels)
+    try:
+        yield
+    finally:
+        OPEN.open = before
+
+
+def entered(name: str) -> None:
+    """Note that a block began."""
+    OPEN.open.append(name)
+
+
+def left(name: str, error: object) -> None:
+    """Note that a block ended, by an exception or without. A block may be left out of order."""
+    if isinstance(error, BaseException) and (OPEN.raised is None or OPEN.raised[0] != id(error)):
+        OPEN.raised = (id(error), SEPARATOR.join(OPEN.open))
+    for index in reversed(range(len(OPEN.open))):
+        if OPEN.open[index] == name:
+            del OPEN.open[index]
+            break
+
+
+def install() -> Callable[[], None]:
+    """Wrap the blocks' beginning and end; return what undoes it."""
+    cls: Any = torch.autograd.profiler.record_function
+    enter, leave = cls.__enter__, cls.__exit__
+
+    @functools.wraps(enter)
+    def entering(self: Any) -> Any:
+        outcome = enter(self)
+        entered(str(self.name))
+        return outcome
+
+    @functools.wraps(leave)
+    def leaving(self: Any, kind: Any, error: Any, trace: Any) -> Any:
+        left(str(self.name), error)
+        return leave(self, kind, error, trace)
+
+    cls.__enter__, cls.__exit__ = entering, leaving
+
+    def undo() -> None:
+        if cls.__enter__ is entering:
+            cls.__enter__, cls.__exit__ = enter, leave
+        OPEN.open, OPEN.raised = [], None
+
+    return undo

@@ -1,0 +1,133 @@
+"""From the saved calls of a bad step to its findings, richer: which call, which operator, or why not."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from stepwarden.agent.replay import losscode, story
+from stepwarden.agent.replay.examining import Examined, examine
+from stepwarden.agent.replay.run import CannotReplay
+from stepwarden.agent.replay.story import Story
+from stepwarden.probes import nonfinite_activation, nonfinite_gradient, nonfinite_loss
+from stepwarden.probes.nonfinite_activation import Activation
+from stepwarden.probes.observation import Observation
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from stepwarden.agent.replay.lossside import LossSide
+    from stepwarden.agent.replay.snapshot import Snapshot
+    from stepwarden.agent.watch import Moment
+    from stepwarden.wire import Finding
+
+EXPLAINED = frozenset({nonfinite_gradient.KIND, nonfinite_loss.KIND})
+
+
+class Explaining:
+    """The explanation of one step: found at most once, however many findings and optimizers it has."""
+
+    def __init__(self, calls: Sequence[Snapshot], loss: LossSide, lost: int) -> None:
+        """Take what was kept; `lost` calls were not."""
+        self.calls, self.loss, self.lost = [call for call in calls if call.used], loss, lost
+        self.unused = len(calls) - len(self.calls)
+        self.story: Story | None = None
+        self.culprit: Snapshot | None = None
+        self.seconds = 0.0
+
+    def of(self, moment: Moment, findings: Sequence[Finding]) -> list[Finding]:
+        """Make findings richer, and add that of the activation that was born bad."""
+        mine = [finding for finding in findings if finding.kind in EXPLAINED]
+        if self.story is None:
+            began = time.perf_counter()
+            self.story = self.told(moment, mine)
+            self.seconds = time.perf_counter() - began
+        made = [
+            story.richer(finding, self.story, self.seconds, None) if finding in mine else finding
+            for finding in findings
+        ]
+        if self.story.forward:
+            first = next(index for index, finding in enumerate(findings) if finding in mine)
+            made[first:first] = activation(made[first], self.story)
+        return made
+
+    def told(self, moment: Moment, mine: Sequence[Finding]) -> Story:
+        """Tell what is to blame. Never raises: what went wrong is the reason."""
+        if any(finding.evidence.get("late") for finding in mine):
+            return Story(status="unknown", reason="it was read after the update: the step is gone")
+        if all(finding.evidence.get("local") is False for finding in mine):
+            return Story(
+                status="unknown", reason="this rank's own gradients were finite before the reduction"
+            )
+        try:
+            return self.found(moment)
+        except Exception as error:  # noqa: BLE001 - a replay that fails says so, and the finding is made all the same
+            text = " ".join(str(error).split())
+            return Story(status="unknown", reason=f"the replay raised {type(error).__name__}: {text:.200}")
+
+    def found(self, moment: Moment) -> Story:
+        """Run the calls again, the oldest first, until one is to blame."""
+        reasons: list[str] = []
+        outside: Story | None = None
+        incoming = False
+        for call in self.calls:
+            try:
+                seen = examine(call)
+            except CannotReplay as error:
+                reasons.append(str(error))
+                continue
+            incoming |= not seen.incoming and seen.outputs
+            told = self.of_call(call, seen)
+            if told is not None and told.status == "ok" and told.op is not None:
+                self.culprit = call
+                return told
+            if told is not None and (outside is None or outside.status != "ok"):
+                outside, self.culprit = told, call
+            if seen.partial:
+                reasons.append("a gradient of its output was too large to keep")
+        if outside is not None:
+            return outside
+        if incoming:
+            return losscode.story(self.loss, moment.reading.place)
+        return Story(status="unknown", reason=self.why(reasons))
+
+    @staticmethod
+    def of_call(call: Snapshot, seen: Examined) -> Story | None:
+        """Tell what one call is to blame for, if it is."""
+        if seen.birth is None:
+            return None
+        return story.of_birth(seen.birth, seen.steps, type(call.module).__name__)
+
+    def why(self, reasons: Sequence[str]) -> str:
+        """Say why nothing was found."""
+        if reasons:
+            return reasons[0]
+        if self.lost:
+            return f"{self.lost} earlier calls of the step were not kept, and the kept ones are finite"
+        if not self.calls:
+            return "no module call of this step received a gradient: nothing to run again"
+        return "run again all is finite: what went wrong depends on more than batch, weights and random state"
+
+
+def activation(finding: Finding, told: Story) -> list[Finding]:
+    """Make the finding of the activation, just before the one that it explains."""
+    born = Activation(
+        op=told.op,
+        module=told.module,
+        file=told.file,
+        line=told.line,
+        label=told.label,
+        largest_in=told.largest_in,
+        largest_out=told.largest_out,
+        severity=finding.severity,
+    )
+    evidence = finding.evidence
+    seen = Observation(
+        rank=finding.rank or 0,
+        step=finding.step,
+        records=(born,),
+        local=evidence.get("local"),
+        norms=tuple(evidence.get("gradient_norms_before", ())),
+    )
+    verdict = nonfinite_activation.probe(seen, nonfinite_activation.DEFAULTS)
+    return [] if verdict.finding is None else [verdict.finding]

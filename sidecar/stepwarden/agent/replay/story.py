@@ -1,0 +1,134 @@
+"""What a replay found, in words, and as the fields of a finding: pure."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any, Literal
+
+from stepwarden.probes.birth import worst
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from stepwarden.probes.birth import Birth, Step
+    from stepwarden.wire import Finding
+
+ADVICE = {
+    "sqrt": "its slope at 0 is infinite: keep its input above 0, as by clamp(min=eps)",
+    "log": "it is -Inf at 0: keep its input above 0, as by clamp(min=eps)",
+    "div": "keep the divisor away from 0",
+    "rsqrt": "it is Inf at 0: add an epsilon to its input",
+    "pow": "its slope is infinite where a base of 0 has an exponent below 1",
+    "norm": "its slope at 0 is NaN or Inf: add an epsilon below the root",
+    "exp": "it overflows: subtract the maximum first, or bound its input",
+    "softmax": "a row that is masked as a whole has no maximum: leave one entry, or skip the row",
+    "acos": "its slope at 1 and -1 is infinite: clamp its input inside",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Story:
+    """
+    The result of replaying a step.
+
+    `status` "ok": something is to blame, and the fields say what; "unknown": `reason` says why not.
+    `forward`: an operator of the forward pass made a bad value of finite ones.
+    """
+
+    status: Literal["ok", "unknown"]
+    reason: str = ""
+    cause: str = ""
+    forward: bool = False
+    op: str | None = None
+    module: str | None = None
+    parameter: str | None = None
+    file: str | None = None
+    line: int | None = None
+    label: str | None = None
+    largest_in: float | None = None
+    largest_out: float | None = None
+    more: Mapping[str, Any] = field(default_factory=dict)
+
+
+def of_birth(birth: Birth, steps: Sequence[Step], root: str) -> Story:
+    """Tell what is to blame. `root` is what the root module is called by its class."""
+    step = steps[birth.op] if birth.op is not None and 0 <= birth.op < len(steps) else None
+    told = Story(
+        status="ok",
+        module=(step.module or "") if step is not None else None,
+        file=step.file if step is not None else None,
+        line=step.line if step is not None else None,
+        label=step.label if step is not None else None,
+        largest_in=birth.largest_in,
+        largest_out=birth.largest_out,
+    )
+    if birth.source == "op":
+        op = step.name if step is not None else of_node(birth.node or "")
+        cause = sentence(op, told.module, step, birth)
+        return replace(told, cause=cause, forward=not birth.backward, op=op)
+    bad = said(birth.largest_in)
+    if birth.source in {"parameter", "buffer"}:
+        name = birth.name or ""
+        cause = f"the {birth.source} {name} holds {bad} itself"
+        parameter = name if birth.source == "parameter" else None
+        return replace(told, cause=cause, module=name.rpartition(".")[0], parameter=parameter)
+    if birth.source == "argument":
+        cause = f"the input of {root} (argument {birth.name}) itself holds {bad}: look at the data"
+        return replace(told, cause=cause, module="")
+    return replace(told, status="unknown", reason=f"a tensor that no recorded operator made holds {bad}")
+
+
+def sentence(op: str, module: str | None, step: Step | None, birth: Birth) -> str:
+    """Say which operator made what, where, of what, and what one can do about it."""
+    inside = f" in {module}" if module else ""
+    at = f" ({PurePath(step.file).name}:{step.line})" if step is not None and step.file else ""
+    made = said(birth.largest_out)
+    advice = f" - {ADVICE[op]}" if op in ADVICE else ""
+    if birth.backward:
+        sizes = [item.largest for item in step.inputs] if step is not None else []
+        forward = f"; its largest input was {number(worst(sizes))}" if sizes else ""
+        return (
+            f"the backward of {op}{inside}{at} made {made} of finite gradients "
+            f"(the largest {number(birth.largest_in)}{forward}){advice}"
+        )
+    return f"{op}{inside}{at} made {made} of finite inputs (the largest {number(birth.largest_in)}){advice}"
+
+
+def of_node(name: str) -> str:
+    """Return the operator of a backward node by its name, as `log_softmax` of "LogSoftmaxBackward0"."""
+    bare = name.rstrip("0123456789").removesuffix("Backward")
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in bare).lstrip("_")
+
+
+def said(largest: float | None) -> str:
+    """Say what is not finite."""
+    return "Inf" if largest is not None and math.isinf(largest) else "NaN"
+
+
+def number(value: float | None) -> str:
+    """Say a magnitude."""
+    return "unknown" if value is None else f"{value:.3g}"
+
+
+def richer(finding: Finding, story: Story, seconds: float, bundle: str | None) -> Finding:
+    """Put a story into a finding."""
+    replay = {"status": story.status, "reason": story.reason, "seconds": round(seconds, 3)}
+    evidence: dict[str, Any] = {**finding.evidence, "replay": replay, **story.more}
+    if bundle is not None:
+        evidence["bundle"] = bundle
+    if story.status != "ok":
+        return replace(finding, evidence=evidence)
+    evidence |= {"largest_input": story.largest_in, "largest_output": story.largest_out}
+    return replace(
+        finding,
+        message=f"{story.cause}: {finding.message}",
+        module=story.module,
+        parameter=story.parameter or finding.parameter,
+        op=story.op,
+        label=story.label,
+        file=story.file or finding.file,
+        line=story.line if story.file else finding.line,
+        evidence=evidence,
+    )

@@ -1,0 +1,111 @@
+"""
+The replay: what each step's module calls began from is kept, and run again when the step was bad.
+
+Kept until the next forward pass behind a boundary: references to the inputs, small copies of what changes.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections import deque
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+
+from stepwarden.agent import labels
+from stepwarden.agent.replay import snapshot
+from stepwarden.agent.replay.buffers import Buffers
+from stepwarden.agent.replay.explaining import Explaining
+from stepwarden.agent.replay.lossside import LossSide
+from stepwarden.agent.watch import Host, Moment, Watch
+from stepwarden.probes import nonfinite_activation, nonfinite_gradient, nonfinite_loss
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from torch import Tensor, nn
+
+    from stepwarden.agent.calls import Call
+    from stepwarden.agent.replay.snapshot import Snapshot
+    from stepwarden.wire import Finding
+
+KEPT = 8  # calls of a step: micro-batches that are accumulated
+EXPLAINED = frozenset({nonfinite_gradient.KIND, nonfinite_loss.KIND})
+
+
+class Replaying(Watch):
+    """Keeps what calls begin from, and explains bad gradients and losses by running them again."""
+
+    kinds: ClassVar[tuple[str, ...]] = (nonfinite_activation.KIND,)
+
+    def __init__(self, host: Host) -> None:
+        """Begin with nothing kept."""
+        super().__init__(host)
+        self.calls: deque[Snapshot] = deque(maxlen=KEPT)
+        self.lost = 0  # calls of this step that were not kept
+        self.buffers: weakref.WeakKeyDictionary[nn.Module, Buffers] = weakref.WeakKeyDictionary()
+        self.changing: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # modules that change their inputs
+        self.loss = LossSide()
+        self.passed = False
+        self.explaining: Explaining | None = None
+
+    def install(self) -> Iterable[Callable[[], object]]:
+        """Follow labels, and the steps that a scaler skips."""
+        scaler: Any = torch.amp.GradScaler
+        update = scaler.update
+
+        @functools.wraps(update)
+        def updated(scaling: Any, *args: Any, **kwargs: Any) -> Any:
+            self.passed = True
+            return update(scaling, *args, **kwargs)
+
+        def undo() -> None:
+            if scaler.update is updated:
+                scaler.update = update
+
+        scaler.update = updated
+        return (undo, labels.install(), self.forget)
+
+    def forward_began(self, call: Call) -> None:
+        """Keep what a call begins from."""
+        if self.passed:
+            self.forget(call.step)
+        kept = self.buffers.get(call.module)
+        if kept is None:
+            kept = self.buffers[call.module] = Buffers()
+        self.lost += len(self.calls) == KEPT
+        self.calls.append(snapshot.take(call, kept, copies=call.module in self.changing))
+
+    def forward_ended(self, call: Call, output: Any) -> None:
+        """Ask for the gradients that come back."""
+        if not self.calls:
+            return
+        taken = self.calls[-1]
+        self.loss.began_behind(taken.ended_with(output))
+        if self.buffers[call.module].fresh and taken.stale() is not None:
+            self.changing.add(call.module)
+
+    def forget(self, step: int | None = None) -> None:
+        """Let go of what is behind: calls whose gradients came back, and those of long ago."""
+        self.passed, self.explaining, self.lost = False, None, 0
+        self.loss.forget()
+        kept = [call for call in self.calls if step is not None and not call.used and call.step >= step - 1]
+        self.calls = deque(kept, maxlen=KEPT)
+
+    def backward_began(self, tensors: Sequence[Tensor]) -> None:
+        """Keep what the loss was made by."""
+        self.loss.backward_began(tensors)
+
+    def boundary(self, moment: Moment) -> Iterable[object]:  # noqa: ARG002 - as all watches have it
+        """Note that what was kept belongs to a step that is complete."""
+        self.passed = True
+        return ()
+
+    def explain(self, moment: Moment, findings: Sequence[Finding]) -> Sequence[Finding]:
+        """Run the step again where one of these findings is explained by it."""
+        if not any(finding.kind in EXPLAINED and finding.severity != "info" for finding in findings):
+            return findings
+        if self.explaining is None:
+            self.explaining = Explaining(list(self.calls), self.loss, self.lost)
+        return self.explaining.of(moment, findings)
