@@ -1,5 +1,5 @@
 """
-The benchmarks behind docs/benchmarks.md: `python bench [agent|scale|reaction] [options]`.
+The benchmarks behind docs/benchmarks.md: `python bench NAME [options]`.
 
 Without a name, all of them, one after the other.
 """
@@ -7,7 +7,7 @@ Without a name, all of them, one after the other.
 import sys
 from importlib import import_module
 
-BENCHMARKS = ("agent", "scale", "reaction")
+BENCHMARKS = ("agent", "growth", "locating", "scale", "reaction")
 
 
 def main() -> None:

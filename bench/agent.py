@@ -1,11 +1,12 @@
 """
 What the agent costs: the same training step plainly, with the agent, and under detect_anomaly.
 
-    python bench/agent.py [--ddp] [--rounds N] [--sizes small,middle,large]
+    python bench agent [--ddp] [--rounds N] [--models small,middle,large,cnn]
 
-Paired and interleaved in one process, so that what else the machine does hits all alike: a round
-takes one step of each kind, in an order that changes. Prints the median of the rounds' ratios
-to the plain step, with its quartiles; only ratios, as times are the machine's.
+Paired and interleaved, each kind in processes of its own, so that nothing of the agent is in the plain
+one and what else the machine does hits all alike: a round takes one step of each kind, in an order
+that changes. Prints the ratio of the medians and the quartiles of the rounds' ratios; no times, as
+those are the machine's. Beside it the resident memory that the agent's process has more.
 """
 
 import argparse
@@ -18,95 +19,86 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import torch
-import torch.distributed as dist
-from torch import nn
-from torch.nn.parallel import DistributedDataParallel
-
 from stepwarden import wire
-from stepwarden.agent.attach import Attached
-from stepwarden.agent.environment import Environment
 
-SIZES = {"small": (64, 4, 256), "middle": (256, 4, 256), "large": (512, 8, 256)}  # width, layers, vocabulary
-BATCH, CONTEXT = 12, 64  # as nanoGPT trains on a CPU; the agent's cost does not depend on them
-WARM_UP = 3
+KINDS = ("plain", "agent", "anomaly")
+WARM_UP = 5
+TRAININGS = Path(__file__).with_name("trainings.py")
 
 
-class Model(nn.Module):
-    """A small transformer over bytes."""
+class Group:
+    """The processes of one kind, one a rank."""
 
-    def __init__(self, width: int, layers: int, vocabulary: int) -> None:
-        super().__init__()
-        self.embed = nn.Embedding(vocabulary, width)
-        block = nn.TransformerEncoderLayer(width, 4, 4 * width, batch_first=True, norm_first=True)
-        self.blocks = nn.TransformerEncoder(block, layers, enable_nested_tensor=False)
-        self.head = nn.Linear(width, vocabulary)
+    def __init__(self, model: str, kind: str, ranks: int, folder: str) -> None:
+        self.ranks: list[subprocess.Popen[str]] = []
+        port = free_port()
+        for rank in range(ranks):
+            variables = {"RANK": str(rank), "WORLD_SIZE": str(ranks), "OMP_NUM_THREADS": "1"}
+            meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+            self.ranks.append(
+                subprocess.Popen(  # noqa: S603 - our own script
+                    [sys.executable, str(TRAININGS), model, kind, folder],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    text=True,
+                    env=os.environ | variables | meeting,
+                )
+            )
+        self.parameters = int(self.answers()[0])
 
-    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
-        """Return logits for each place."""
-        return self.head(self.blocks(self.embed(tokens)))
+    def answers(self) -> list[float]:
+        """Read a number from each rank."""
+        lines = [rank.stdout.readline() if rank.stdout else "" for rank in self.ranks]
+        return [float(line) for line in lines]
 
+    def ask(self, what: str) -> float:
+        """Ask all ranks at once; return the first one's answer."""
+        for rank in self.ranks:
+            if rank.stdin:
+                rank.stdin.write(f"{what}\n")
+                rank.stdin.flush()
+        return self.answers()[0]
 
-class Training:
-    """One training, which can be attached to and left again."""
-
-    def __init__(self, size: str, folder: str, *, watched: bool) -> None:
-        rank, ranks = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
-        self.attached = None
-        if watched:  # before the model is wrapped, as an injected agent is
-            self.attached = Attached(Environment(rank=rank, ranks=ranks, directory=folder))
-        torch.manual_seed(0)
-        inner = Model(*SIZES[size])
-        self.parameters = sum(parameter.numel() for parameter in inner.parameters())
-        self.model = DistributedDataParallel(inner) if ranks > 1 else inner
-        self.optimizer = torch.optim.AdamW(inner.parameters(), lr=1e-4)
-        self.tokens = torch.randint(SIZES[size][2], (BATCH, CONTEXT + 1))
-
-    def step(self) -> float:
-        """Take one step and return its seconds."""
-        began = time.perf_counter()
-        logits = self.model(self.tokens[:, :-1])
-        loss = nn.functional.cross_entropy(logits.flatten(0, 1), self.tokens[:, 1:].flatten())
-        self.optimizer.zero_grad()
-        loss.backward()
-        self.optimizer.step()
-        return time.perf_counter() - began
+    def end(self) -> None:
+        """End the processes."""
+        for rank in self.ranks:
+            rank.communicate("end\n", timeout=60)
 
 
-def switch(training: Training, *, on: bool) -> None:
-    """Switch the agent on or off: off, it returns at each of its entries."""
-    if training.attached is not None:
-        training.attached.agent.off = not on
+def free_port() -> int:
+    """Return a port that nobody listens at."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
 
 
-def measure(size: str, rounds: int, folder: str) -> None:
-    """Print the ratios of one size."""
-    plain = Training(size, folder, watched=False)
-    watched = Training(size, folder, watched=True)
-    seconds: dict[str, list[float]] = {"plain": [], "agent": [], "anomaly": []}
-    orders = itertools.cycle(itertools.permutations(seconds))
+def measure(model: str, ranks: int, rounds: int, folder: str) -> None:
+    """Print the ratios of one model."""
+    groups = {kind: Group(model, kind, ranks, folder) for kind in KINDS}
+    seconds: dict[str, list[float]] = {kind: [] for kind in KINDS}
+    orders = itertools.cycle(itertools.permutations(KINDS))
     for number, order in enumerate(itertools.islice(orders, rounds + WARM_UP)):
         for kind in order:
-            switch(watched, on=kind == "agent")
-            with torch.autograd.set_detect_anomaly(kind == "anomaly"):
-                taken = (watched if kind == "agent" else plain).step()
+            taken = groups[kind].ask("step")
             if number >= WARM_UP:
                 seconds[kind].append(taken)
-    watched.attached.detach()
-    for kind in ("agent", "anomaly"):
+    memory = {kind: group.ask("memory") for kind, group in groups.items()}
+    for group in groups.values():
+        group.end()
+    for kind in KINDS[1:]:
         ratios = [one / base for one, base in zip(seconds[kind], seconds["plain"], strict=True)]
-        low, _, high = statistics.quantiles(ratios, n=4)
+        low, middle, high = statistics.quantiles(ratios, n=4)
         whole = statistics.median(seconds[kind]) / statistics.median(seconds["plain"])
-        if int(os.environ.get("RANK", "0")) == 0:
-            print(
-                f"{plain.parameters / 1e6:5.1f}M parameters  {kind:8} ratio of medians {whole:.4f}"
-                f"  quartiles of the pairs {low:.3f} to {high:.3f}  ({len(ratios)} pairs)",
-                flush=True,
-            )
+        print(
+            f"{model:6} {groups[kind].parameters / 1e6:5.1f}M parameters, {ranks} rank(s), {kind:7}"
+            f"  ratio of medians {whole:.4f}, median ratio {middle:.4f}, quartiles {low:.3f} to {high:.3f}"
+            f"  ({len(ratios)} pairs)  memory {memory[kind] - memory['plain']:+.0f} MiB",
+            flush=True,
+        )
 
 
 @contextlib.contextmanager
@@ -129,27 +121,13 @@ def drain(listening: socket.socket) -> None:
             pass
 
 
-def main() -> int:
-    """Measure, under torchrun if it is asked for."""
-    parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
+def main(options: Sequence[str]) -> None:
+    """Measure."""
+    parser = argparse.ArgumentParser(prog="python bench agent")
     parser.add_argument("--ddp", action="store_true", help="two ranks")
     parser.add_argument("--rounds", type=int, default=60)
-    parser.add_argument("--sizes", default=",".join(SIZES))
-    given = parser.parse_args()
-    if given.ddp and "RANK" not in os.environ:
-        launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-        return subprocess.call([*launcher, *sys.argv], env={**os.environ, "OMP_NUM_THREADS": "1"})  # noqa: S603 - itself
-    if "RANK" in os.environ:
-        dist.init_process_group("gloo")
-    else:
-        torch.set_num_threads(1)
+    parser.add_argument("--models", default="small,middle,large,cnn")
+    given = parser.parse_args(options)
     with sidecar() as folder:
-        for size in given.sizes.split(","):
-            measure(size, given.rounds, folder)
-    if dist.is_initialized():
-        dist.destroy_process_group()
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+        for model in given.models.split(","):
+            measure(model, 2 if given.ddp else 1, given.rounds, folder)
