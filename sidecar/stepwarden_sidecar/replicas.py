@@ -22,6 +22,7 @@ from stepwarden.wire import Finding, Verdict
 log = logging.getLogger(__name__)
 
 ROOM = 4096  # records that wait for other ranks'
+STREAMS = 256  # groups of ranks, times optimizers, that are remembered
 PATIENCE = 2.0  # seconds after which what some ranks say is judged without the rest
 CAUSES = frozenset({gradient_not_synchronized.KIND, gradient_scale_wrong.KIND})  # of replicas that part
 AGREED = 3  # steps with the same gradients of different inputs, after which ranks are taken for replicas
@@ -96,7 +97,7 @@ class Replicas:
         """Return what is remembered of a stream; of too many, the earliest is forgotten."""
         if stream not in self.courses:
             self.courses[stream] = Course(silent=set(self.restored))
-            if len(self.courses) > self.limit:
+            if len(self.courses) > STREAMS:
                 del self.courses[next(iter(self.courses))]
         return self.courses[stream]
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 MOST = 4096  # elements
-FIRST, EVERY, ON_END = 20, 10, 2  # steps that are measured: the first ones, then two of ten
+FIRST, EVERY, ON_END = 20, 20, 4  # steps that are measured: the first ones, then some on end
 
 
 class Measure:

@@ -33,11 +33,14 @@ if TYPE_CHECKING:
 
     from stepwarden.agent.calls import Call
 
-FIRST, EVERY, ON_END = 50, 10, 2  # batches are compared in the first steps, then in two of ten
+FIRST, EVERY, ON_END = 50, 20, 4  # batches are compared in the first steps, then in some on end
 COMPARED = ("GradientNotSynchronized", "ReplicasDiverged", "DataRepeated")  # by nothing but other ranks
 WORLD = 128  # ranks up to which each step is told; of more, each one tells less often
 RATES = 8  # parameter groups whose learning rates are told
 SAMPLES = 2  # single values of parameters
+BY_HAND = (
+    "no backward pass accumulated these gradients (torch.autograd.grad?), so none was reduced: use backward()"
+)
 SECOND_LOOK = 10  # the step at which parameters are compared again, before the usual period
 
 
@@ -76,6 +79,7 @@ class ReplicaWatch(Watch):
         self.parallel = Parallel()
         self.measure = Measure()
         self.plans: WeakKeyDictionary[Optimizer, Plan] = WeakKeyDictionary()
+        self.met = 0  # optimizers so far, also those that are gone
         self.drafts: dict[tuple[int, int], Callable[[Moment], Replica]] = {}
         self.batch: tuple[int, str] = (0, "")  # how sure it is that this is the data, and its digest
         self.place: tuple[str, int] | None = None
@@ -139,10 +143,12 @@ class ReplicaWatch(Watch):
     def draft(self, moment: Moment, plan: Plan) -> Callable[[Moment], Replica]:
         """Read what the update changes; return what makes the record once the gradients' norms are there."""
         hint = next(filter(None, (wrapper.passing() for wrapper in plan.wrappers)), "") or plan.hint
+        if plan.wrappers and not hint and not moment.reading.local:
+            hint = BY_HAND
         bypass = next((wrapper.bypass for wrapper in plan.wrappers if wrapper.bypass), None)
         file, line = bypass or self.place or moment.reading.place or (None, None)
         scale = current_scale() if self.scale_on else None
-        own, used = self.measure.read(scale, plan.parameters, single=len(self.plans) == 1)
+        own, used = self.measure.read(scale, plan.parameters, single=self.met == 1)
         look = self.parameters_on and (moment.due or moment.count == SECOND_LOOK)
         weights = norms([one.detach() for one in plan.parameters]) if look and plan.parameters else None
         samples = self.samples(plan, moment.count)
@@ -202,7 +208,8 @@ class ReplicaWatch(Watch):
         ids = tuple(map(id, moment.reading.parameters))
         if known is not None and known.ids == ids and not moment.due:
             return known
-        plan = Plan(index=known.index if known else len(self.plans), ids=ids)
+        plan = Plan(index=known.index if known else self.met, ids=ids)
+        self.met += known is None
         self.plans[moment.optimizer] = plan
         self.meet(plan, moment)
         reason = "Sharded" if plan.silent else "NotDataParallel" if not plan.group else ""

@@ -3,6 +3,7 @@
 from collections import defaultdict
 
 from stepwarden.probes.replicas.together import Together, bad, said, unknown
+from stepwarden.replica import Replica
 from stepwarden.wire import Verdict
 
 KIND = "DataRepeated"
@@ -22,7 +23,8 @@ def judge(seen: Together) -> Verdict:
     pairs = [(one, two) for one, two in seen.pairs() if one.inputs and two.inputs]
     if len(pairs) < 2:  # noqa: PLR2004 - what a comparison takes
         return unknown("NoInputs", "no two ranks have inputs to compare in two steps on end")
-    shared = defaultdict(list)
+    shared: dict[tuple[str, str], list[Replica]] = defaultdict(list)
+    last = max(two.step for _, two in pairs)
     for one, two in pairs:
         if one.inputs != two.inputs:
             shared[one.inputs, two.inputs].append(one)
@@ -35,7 +37,7 @@ def judge(seen: Together) -> Verdict:
     both = len(shared) == 1 and len(ranks) == len(seen.records)
     whose = f"all {len(ranks)} ranks" if both and len(ranks) > 2 else said(ranks)  # noqa: PLR2004
     message = (
-        f"{whose} train on the same batches (steps {largest[0].step} and {largest[0].step + 1}), so they do "
+        f"{whose} train on the same batches (steps {largest[0].step} and {last}), so they do "
         f"the same work: {WAY_OUT}"
     )
     evidence = {"inputs": largest[0].inputs, "groups": len(shared)}
