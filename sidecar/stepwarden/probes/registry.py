@@ -5,6 +5,7 @@ from types import MappingProxyType
 from typing import Protocol
 
 from stepwarden.probes import (
+    data_repeated,
     exploding_gradient,
     frozen_parameter_changed,
     gradient_accumulated_twice,
@@ -19,6 +20,7 @@ from stepwarden.probes import (
     parameter_changed_outside_step,
     parameter_not_updated,
     parameter_untied,
+    random_state_unset,
     recompute_mismatch,
     scaler_starved,
     stale_cast,
@@ -73,6 +75,8 @@ PROBES: tuple[Probe, ...] = (
     update_wrong_size,
     frozen_parameter_changed,
     parameter_untied,
+    random_state_unset,
+    data_repeated,
 )
 
 ALL: Mapping[str, Probe] = MappingProxyType({probe.KIND: probe for probe in PROBES})

@@ -10,10 +10,12 @@ from stepwarden.agent.watches.autocast import AutocastWatch
 from stepwarden.agent.watches.checking import Checking
 from stepwarden.agent.watches.course import CourseWatch
 from stepwarden.agent.watches.encoders import Encoders
+from stepwarden.agent.watches.epochs import EpochWatch
 from stepwarden.agent.watches.freezing import Freezing
 from stepwarden.agent.watches.layers import Layers
 from stepwarden.agent.watches.movement import Movement
 from stepwarden.agent.watches.ownership import Ownership
+from stepwarden.agent.watches.random_state import RandomStateWatch
 from stepwarden.agent.watches.recompute import Recompute
 from stepwarden.agent.watches.replaying import Replaying
 from stepwarden.agent.watches.replica import ReplicaWatch
@@ -27,8 +29,10 @@ WATCHES: tuple[type[Watch], ...] = (
     Checking,
     CourseWatch,
     Recompute,
+    RandomStateWatch,
     Replaying,
     ReplicaWatch,
+    EpochWatch,
     TruncationWatch,
     ScalingWatch,
     AutocastWatch,

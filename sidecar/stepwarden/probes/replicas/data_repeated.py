@@ -1,10 +1,13 @@
 """DataRepeated: data-parallel ranks are fed the same batches."""
 
 from collections import defaultdict
+from typing import TYPE_CHECKING
 
 from stepwarden.probes.replicas.together import Together, bad, said, unknown
-from stepwarden.replica import Replica
 from stepwarden.wire import Verdict
+
+if TYPE_CHECKING:
+    from stepwarden.replica import Replica
 
 KIND = "DataRepeated"
 
