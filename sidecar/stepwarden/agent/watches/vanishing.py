@@ -111,8 +111,10 @@ class Vanishing(Watch):
         norms = moment.values.norms
         sizes = {index: norms[index] * scale for index, scale in weights.scales}
         largest = max(sizes.values())
+        if largest == 0 and is_loss(moment.values.loss):
+            largest = 1.0  # a loss that no gradient comes of
         if not 0 < largest < math.inf or math.isnan(sum(sizes.values())):
-            return ()  # of a batch without labels, or a bad one
+            return ()  # of a batch without labels, of nothing to learn yet, or of a bad one
         low = {index for index, size in sizes.items() if size <= RATIO * largest}
         if not low and not weights.streaks:
             return (Quiet(),)
@@ -157,6 +159,11 @@ class Vanishing(Watch):
                 bypassed = any(mask & living for mask in above)
                 used = any(weights.layout.mask([index]) in upstream for index in indices)
                 streak.seen(reached=used and bool(weighed & own), bypassed=bypassed, idle=self.idle)
+
+
+def is_loss(loss: float | None) -> bool:
+    """Whether there was something to learn."""
+    return loss is not None and math.isfinite(loss) and loss != 0
 
 
 def part(name: str, streak: Streak) -> Part:
