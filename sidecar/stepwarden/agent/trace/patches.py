@@ -181,11 +181,20 @@ def arrays() -> Callable[[], None]:
 
 
 def compiled_code() -> Callable[[], None]:
-    """Stop the recording where compiled code is entered: a mode would become a part of what is compiled."""
+    """
+    Stop the recording where compiled code is entered: a mode would become a part of what is compiled.
+
+    Torch has a second name for that function, `_maybe_set_eval_frame`, which is the same one or calls it.
+    """
     frames: Any = sys.modules.get("torch._dynamo.eval_frame")
     original = getattr(frames, "set_eval_frame", None)
     if original is None:
         return lambda: None  # nothing was compiled so far
+    names = [
+        name
+        for name in ("set_eval_frame", "_maybe_set_eval_frame")
+        if getattr(frames, name, None) is original
+    ]
 
     @functools.wraps(original)
     def set_eval_frame(callback: Any) -> Any:
@@ -195,9 +204,11 @@ def compiled_code() -> Callable[[], None]:
                 standing.take_off(recorder)
         return original(callback)
 
-    frames.set_eval_frame = set_eval_frame
+    for name in names:
+        setattr(frames, name, set_eval_frame)
 
     def undo() -> None:
-        frames.set_eval_frame = original
+        for name in names:
+            setattr(frames, name, original)
 
     return undo
