@@ -71,8 +71,8 @@ class Snapshot:
         """Return a hook that keeps a gradient; it doesn't keep the call alive where a graph lives on."""
         here = weakref.ref(self)
 
-        def keep(gradient: Tensor) -> None:
-            if (snapshot := here()) is not None:
+        def keep(gradient: Tensor | None) -> None:
+            if gradient is not None and (snapshot := here()) is not None:  # None: a custom backward gave none
                 snapshot.received(index, gradient.detach())
 
         return keep
