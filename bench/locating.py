@@ -56,9 +56,8 @@ def main(options: Sequence[str]) -> None:
             nn.functional.nll_loss(model(tokens[:, :-1], floor), tokens[:, 1:].flatten()).backward()
             optimizer.step()
             for finding in said(heard, seconds):
-                print(
-                    f"{finding.kind}: {finding.op} in {finding.module or 'the root'}: {finding.evidence['replay']}"
-                )
+                where = f"{finding.op} in {finding.module or 'the root'}"
+                print(f"{finding.kind}: {where}: {finding.evidence['replay']}")
         attached.detach()
     print(f"a plain step: {statistics.median(seconds[2:BAD]):.3f} s")
 
