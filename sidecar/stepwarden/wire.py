@@ -32,6 +32,7 @@ ENV_RANKS = "STEPWARDEN_RANKS"  # how many ranks the whole job has
 ENV_PORT = "STEPWARDEN_PORT"  # the sidecar's HTTP port
 ENV_CHECK = "STEPWARDEN_CHECK"  # JSON: {"steps": N, "gradcheck": [names]}, of `stepwarden check`
 ENV_CONTAINMENT = "STEPWARDEN_CONTAINMENT"  # strict or deferred
+ENV_REPLAYS = "STEPWARDEN_REPLAY_DIR"  # folder for the bundles of replays; unset: none
 ENV_REPORT = "STEPWARDEN_REPORT"  # folder for findings.jsonl and steps.jsonl; unset: none
 
 DEFAULT_PORT = 8475

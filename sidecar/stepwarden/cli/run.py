@@ -6,7 +6,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from stepwarden import report
+from stepwarden import report, wire
 from stepwarden.cli import plan, processes, reportfolder, terminal
 from stepwarden.cli.arguments import Options
 from stepwarden.cli.failure import UsageError
@@ -57,7 +57,8 @@ def execute(prepared: Plan, folder: Path, scratch: Path) -> int:
         say(*prepared.notes)
     processes.adopt_orphans()
     sidecar = Sidecar(scratch, folder, prepared.ranks, secrets.token_urlsafe(24))
-    fleet = Fleet(plan.variables(prepared, scratch), lambda: sidecar.pid)
+    variables = plan.variables(prepared, scratch) | {wire.ENV_REPLAYS: str((folder / "replays").resolve())}
+    fleet = Fleet(variables, lambda: sidecar.pid)
     supervisor = Supervisor(prepared, sidecar, fleet, interactive=terminal.interactive())
     began = time.time()
     with Signals() as signals:

@@ -14,9 +14,10 @@ from stepwarden.probes.nonfinite_activation import Activation
 from stepwarden.probes.observation import Observation
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from stepwarden.agent.replay.lossside import LossSide
+    from stepwarden.agent.replay.shelf import Shelf
     from stepwarden.agent.replay.snapshot import Snapshot
     from stepwarden.agent.watch import Moment
     from stepwarden.wire import Finding
@@ -27,13 +28,15 @@ EXPLAINED = frozenset({nonfinite_gradient.KIND, nonfinite_loss.KIND})
 class Explaining:
     """The explanation of one step: found at most once, however many findings and optimizers it has."""
 
-    def __init__(self, calls: Sequence[Snapshot], loss: LossSide, lost: int) -> None:
-        """Take what was kept; `lost` calls were not."""
+    def __init__(self, calls: Sequence[Snapshot], loss: LossSide, lost: int, shelf: Shelf) -> None:
+        """Take what was kept; `lost` calls were not. `shelf` is where bundles go."""
+        self.shelf = shelf
         self.calls, self.loss, self.lost = [call for call in calls if call.used], loss, lost
         self.unused = len(calls) - len(self.calls)
         self.story: Story | None = None
         self.culprit: Snapshot | None = None
         self.seconds = 0.0
+        self.saved: Mapping[str, str] = {}
 
     def of(self, moment: Moment, findings: Sequence[Finding]) -> list[Finding]:
         """Make findings richer, and add that of the activation that was born bad."""
@@ -42,8 +45,10 @@ class Explaining:
             began = time.perf_counter()
             self.story = self.told(moment, mine)
             self.seconds = time.perf_counter() - began
+            if self.culprit is not None and self.story.status == "ok":
+                self.saved = self.shelf.put(mine, self.culprit, self.story)
         made = [
-            story.richer(finding, self.story, self.seconds, None) if finding in mine else finding
+            story.richer(finding, self.story, self.seconds, self.saved) if finding in mine else finding
             for finding in findings
         ]
         if self.story.forward:

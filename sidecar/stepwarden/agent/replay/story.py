@@ -112,12 +112,10 @@ def number(value: float | None) -> str:
     return "unknown" if value is None else f"{value:.3g}"
 
 
-def richer(finding: Finding, story: Story, seconds: float, bundle: str | None) -> Finding:
+def richer(finding: Finding, story: Story, seconds: float, saved: Mapping[str, str]) -> Finding:
     """Put a story into a finding."""
     replay = {"status": story.status, "reason": story.reason, "seconds": round(seconds, 3)}
-    evidence: dict[str, Any] = {**finding.evidence, "replay": replay, **story.more}
-    if bundle is not None:
-        evidence["bundle"] = bundle
+    evidence: dict[str, Any] = {**finding.evidence, "replay": replay, **story.more, **saved}
     if story.status != "ok":
         return replace(finding, evidence=evidence)
     evidence |= {"largest_input": story.largest_in, "largest_output": story.largest_out}

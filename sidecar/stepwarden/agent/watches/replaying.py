@@ -7,17 +7,20 @@ Kept until the next forward pass behind a boundary: references to the inputs, sm
 from __future__ import annotations
 
 import functools
+import os
 import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 
+from stepwarden import wire
 from stepwarden.agent import labels
 from stepwarden.agent.replay import snapshot
 from stepwarden.agent.replay.buffers import Buffers
 from stepwarden.agent.replay.explaining import Explaining
 from stepwarden.agent.replay.lossside import LossSide
+from stepwarden.agent.replay.shelf import Shelf
 from stepwarden.agent.watch import Host, Moment, Watch
 from stepwarden.probes import nonfinite_activation, nonfinite_gradient, nonfinite_loss
 
@@ -47,6 +50,7 @@ class Replaying(Watch):
         self.buffers: weakref.WeakKeyDictionary[nn.Module, Buffers] = weakref.WeakKeyDictionary()
         self.changing: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # modules that change their inputs
         self.loss = LossSide()
+        self.shelf = Shelf(os.environ.get(wire.ENV_REPLAYS), host.environment.rank)
         self.passed = False
         self.explaining: Explaining | None = None
 
@@ -107,5 +111,5 @@ class Replaying(Watch):
         if not any(finding.kind in EXPLAINED and finding.severity != "info" for finding in findings):
             return findings
         if self.explaining is None:
-            self.explaining = Explaining(list(self.calls), self.loss, self.lost)
+            self.explaining = Explaining(list(self.calls), self.loss, self.lost, self.shelf)
         return self.explaining.of(moment, findings)
