@@ -1,0 +1,189 @@
+"""
+Changes of an optimizer's parameters between two of its steps, and what came with them.
+
+Kept apart by what is seen beside them: a load, an evaluation, a load of the optimizer's state. Whether
+they are a fault is the probe's to say.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.weak import TensorWeakRef
+
+from stepwarden.agent.losses import caller
+from stepwarden.probes.parameter_changed_outside_step import Outside
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from torch.optim import Optimizer
+
+    from stepwarden.agent.sampling import Sample
+    from stepwarden.agent.watch import Moment
+
+TOLERANCE = 1e-5  # of a parameter's root mean square: what is swapped in and out again is rounded
+LOW_TOLERANCE = 2e-2  # the same in half precision
+LONGEST = 50  # steps that are waited for a change to come again
+
+
+class Occasions:
+    """When weights were loaded and when modules went into evaluation, and by which line."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self.loads = self.evaluations = 0
+        self.loaded: list[TensorWeakRef] = []
+        self.load_place: tuple[str, int] | None = None
+        self.evaluation_place: tuple[str, int] | None = None
+
+    def load(self, module: nn.Module) -> None:
+        """Note a load."""
+        self.loads += 1
+        self.load_place = caller(sys._getframe(1))  # noqa: SLF001 - the cheap way to the caller's line
+        self.loaded = [TensorWeakRef(parameter) for parameter in module.parameters()]
+
+    def evaluation(self, _module: nn.Module) -> None:
+        """Note an evaluation."""
+        self.evaluations += 1
+        self.evaluation_place = caller(sys._getframe(1))  # noqa: SLF001 - as above
+
+    def concern(self, parameters: Iterable[Tensor]) -> bool:
+        """Whether the last load was of some of these parameters."""
+        ids = {id(parameter) for reference in self.loaded if (parameter := reference()) is not None}
+        return any(id(parameter) in ids for parameter in parameters)
+
+    def install(
+        self, guard: Callable[[Callable[..., object]], Callable[..., None]]
+    ) -> list[Callable[[], None]]:
+        """Wrap two methods of all modules; return what undoes it."""
+        return [wrap("load_state_dict", guard(self.load)), wrap("eval", guard(self.evaluation))]
+
+
+def wrap(name: str, note: Callable[[nn.Module], None]) -> Callable[[], None]:
+    """Call `note` behind a method of all modules; return what undoes it."""
+    original: Callable[..., Any] = getattr(nn.Module, name)
+
+    @functools.wraps(original)
+    def watched(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        outcome = original(module, *args, **kwargs)
+        if not torch.compiler.is_compiling():
+            note(module)
+        return outcome
+
+    setattr(nn.Module, name, watched)
+
+    def undo() -> None:
+        if getattr(nn.Module, name) is watched:
+            setattr(nn.Module, name, original)
+
+    return undo
+
+
+class Intrusion:
+    """The changes between the steps of one optimizer."""
+
+    def __init__(self, occasions: Occasions) -> None:
+        """Begin before its first update."""
+        self.occasions = occasions
+        self.quiet = 0
+        self.pending: Outside | None = None
+        self.since = 0  # this optimizer's steps before the pending change
+        self.said = False
+        self.versions: list[int] = []
+        self.then = (0, 0, 0)
+
+    def note(self, sample: Sample, optimizer: Optimizer) -> None:
+        """Note behind an update what a later change is told by."""
+        self.versions = [parameter._version for parameter in sample.parameters]  # noqa: SLF001 - no public name
+        self.then = (self.occasions.loads, self.occasions.evaluations, id(optimizer.state))
+
+    def untouched(self, sample: Sample) -> bool:
+        """Whether no in-place change was counted since."""
+        return self.versions == [parameter._version for parameter in sample.parameters]  # noqa: SLF001 - as above
+
+    def look(
+        self, moment: Moment, sample: Sample, update: Tensor | None, after: Tensor, now: Tensor
+    ) -> Outside | None:
+        """Return what is to be said at a boundary. `update` is what the last one added, `after` what it left."""
+        event = None if torch.equal(after, now) else self.event(moment, sample, update, after, now)
+        if event is None:
+            self.quiet = self.quiet + 1 if self.untouched(sample) else 0
+            return self.waiting(moment, len(sample.parameters))
+        self.quiet, self.said = 0, True
+        again = self.pending is not None
+        self.pending, self.since = None if again or event.loaded or event.evaluated else event, moment.count
+        return event
+
+    def waiting(self, moment: Moment, of: int) -> Outside | None:
+        """Return a change that didn't come again, or once that all is quiet."""
+        pending = self.pending
+        if pending is not None:
+            if (
+                moment.count - self.since < min(pending.quiet, LONGEST) + 2
+            ):  # it would come again one step earlier
+                return None
+            self.pending = None
+            return replace(pending, waited=max(pending.quiet, 1))
+        if self.said:
+            self.said = False
+            return Outside(of=of)
+        return None
+
+    def event(
+        self, moment: Moment, sample: Sample, update: Tensor | None, after: Tensor, now: Tensor
+    ) -> Outside | None:
+        """Measure a change; None where it is only rounding."""
+        delta = (now - after).double()
+        changed = changes(sample, delta, after)
+        count = sum(changed)
+        if not count:
+            return None
+        loads, evaluations, state = self.then
+        kept = torch.tensor(changed)[sample.owner]
+        called = moment.names()
+        loaded = self.occasions.loads > loads and self.occasions.concern(sample.parameters)
+        evaluated = self.occasions.evaluations > evaluations
+        return Outside(
+            of=len(changed),
+            step=moment.step,
+            changed=count,
+            quiet=self.quiet,
+            size=part(delta, after, kept),
+            updates=part(delta, update, kept) if update is not None else 0.0,
+            loaded=loaded,
+            evaluated=evaluated,
+            resumed=id(moment.optimizer.state) != state,
+            names=tuple(
+                name
+                for parameter, bad in zip(sample.parameters, changed, strict=True)
+                if bad and (name := called.get(id(parameter))) is not None
+            ),
+            place=self.occasions.load_place
+            if loaded
+            else self.occasions.evaluation_place
+            if evaluated
+            else None,
+        )
+
+
+def changes(sample: Sample, delta: Tensor, after: Tensor) -> list[bool]:
+    """Say for each parameter whether it changed by more than rounding."""
+    low = [parameter.dtype in (torch.float16, torch.bfloat16) for parameter in sample.parameters]
+    tolerance = torch.tensor([LOW_TOLERANCE if each else TOLERANCE for each in low], dtype=torch.float64)
+    size = (sample.sums(after.double() ** 2) / sample.sums(torch.ones_like(after))).sqrt() * tolerance
+    beyond = delta.abs().cpu() > size[sample.owner]
+    found: list[bool] = (sample.sums(beyond) > 0).tolist()
+    return found
+
+
+def part(delta: Tensor, whole: Tensor, kept: Tensor) -> float:
+    """Return the norm of a change over that of something else, over the elements that are kept."""
+    kept = kept.to(delta.device)
+    size = float(whole.double()[kept].norm())
+    return float(delta[kept].norm()) / size if size else float("inf")
