@@ -53,7 +53,7 @@ class Course:
     members: dict[int, Replica] = field(default_factory=dict)  # by rank: its last step
     silent: set[str] = field(default_factory=set)  # kinds that are bad, and were said
     agreed: int = 0
-    reasons: dict[str, str] = field(default_factory=dict)
+    reasons: set[tuple[str, str]] = field(default_factory=set)  # kinds and why they could not be told, logged
     cause: int | None = None  # the step at which what makes replicas part was first said
 
 
@@ -168,7 +168,7 @@ def since(course: Course, finding: Finding) -> Finding:
         course.cause = finding.step if course.cause is None else course.cause
     if finding.kind != replicas_diverged.KIND or course.cause is None or course.cause > finding.step:
         return finding
-    message = f"{finding.message} (their gradients differ since step {course.cause})"
+    message = f"{finding.message} (their gradients or scales differ since step {course.cause})"
     return replace(finding, first_step=course.cause, message=message)
 
 
@@ -182,8 +182,7 @@ def alike(records: tuple[Replica, ...]) -> bool:
 
 
 def tell(course: Course, kind: str, verdict: Verdict) -> None:
-    """Log why something can't be told, when the reason changes."""
-    if course.reasons.get(kind) != verdict.reason:
-        course.reasons[kind] = verdict.reason
-        if verdict.status == "unknown":
-            log.info("%s can't be told: %s (%s)", kind, verdict.message, verdict.reason)
+    """Log why something can't be told, each reason once."""
+    if verdict.status == "unknown" and (kind, verdict.reason) not in course.reasons:
+        course.reasons.add((kind, verdict.reason))
+        log.info("%s can't be told: %s (%s)", kind, verdict.message, verdict.reason)

@@ -1,4 +1,4 @@
-"""DataRepeated, as one rank sees it: a sampler that shuffles each epoch alike. For the rest see `replicas`."""
+"""DataRepeated, as one rank sees it: a sampler that shuffles each epoch alike; see `replicas` too."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

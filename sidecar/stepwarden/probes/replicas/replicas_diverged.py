@@ -38,8 +38,9 @@ def judge(seen: Together) -> Verdict:
     some = camps([record for record in seen.records if record.samples], samples_differ)
     if len(whole) > 1 or len(some) > 1:
         return parted(seen, whole if len(whole) > 1 else some)
-    if not whole and not some:
-        return unknown("NotDue", "parameters are compared at the first step, and every few steps")
+    if not whole:
+        same = f"; {len(some[0][0].samples)} single values are the same" if some else ""
+        return unknown("NotDue", f"parameters are compared at the first step, and every few steps{same}")
     return Verdict("ok", "Same", f"{len(seen.records)} ranks hold the same parameters")
 
 
