@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from stepwarden.policy import PolicyError, Rule, read_rules
+from stepwarden.reproducibility import Reproducibility, read
 from stepwarden.wire import Update
 from stepwarden_operator.names import ACKNOWLEDGE, TRAINER
 
@@ -43,6 +44,7 @@ class TrainingJob:
     rules: tuple[Rule, ...]
     probes: Mapping[str, Any]
     containment: str
+    reproducibility: Reproducibility
     acknowledged: Acknowledged
     status: Mapping[str, Any]
 
@@ -79,6 +81,7 @@ def read_training_job(body: Mapping[str, Any]) -> TrainingJob:
         rules=rules(spec),
         probes=spec.get("probes") or {},
         containment=spec.get("containment", "strict"),
+        reproducibility=reproducible(spec),
         acknowledged=read_acknowledged((meta.get("annotations") or {}).get(ACKNOWLEDGE, "")),
         status=body.get("status") or {},
     )
@@ -89,6 +92,14 @@ def rules(spec: Mapping[str, Any]) -> tuple[Rule, ...]:
     try:
         return read_rules(spec.get("onFinding"))
     except PolicyError as error:
+        raise SpecError(str(error)) from error
+
+
+def reproducible(spec: Mapping[str, Any]) -> Reproducibility:
+    """Read `spec.reproducibility`. Raises `SpecError`."""
+    try:
+        return read(spec.get("reproducibility") or {}, "spec.reproducibility")
+    except ValueError as error:
         raise SpecError(str(error)) from error
 
 

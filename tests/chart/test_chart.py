@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from stepwarden import policy
+from stepwarden import policy, reproducibility
 from stepwarden_operator import names
 from stepwarden_operator.metrics import STATES
 from stepwarden_operator.training_job import read_training_job
@@ -40,6 +40,13 @@ def test_the_crd_takes_the_kinds_and_actions_that_the_policy_knows(schema):
     assert rule["action"]["enum"] == [action for action in policy.ACTIONS if action != "Restart"]
     assert set(rule["then"]["enum"]) < set(rule["action"]["enum"])
     assert tuple(rule["severity"]["enum"]) == policy.SEVERITIES
+
+
+def test_the_crd_asks_for_repeatable_runs_as_the_ranks_understand_it(schema):
+    fields = schema["spec"]["properties"]["reproducibility"]["properties"]
+    assert tuple(fields) == reproducibility.FIELDS
+    assert f"<= {reproducibility.MOST_SEED}" in fields["seed"]["x-kubernetes-validations"][0]["rule"]
+    assert f"<= {reproducibility.MOST_THREADS}" in fields["threads"]["x-kubernetes-validations"][0]["rule"]
 
 
 def test_the_crd_takes_the_states_that_are_counted(schema):

@@ -5,6 +5,7 @@ import pytest
 
 from stepwarden.cli import arguments
 from stepwarden.cli.failure import UsageError
+from stepwarden.reproducibility import Reproducibility
 
 
 def read(*given):
@@ -41,6 +42,12 @@ def test_a_manifest():
     assert read("-f", "job.yaml").manifest == Path("job.yaml")
 
 
+def test_what_makes_a_run_repeatable():
+    asked = read("--seed", "7", "--threads", "2", "--deterministic", "train.py").reproducibility
+    assert asked == Reproducibility(seed=7, threads=2, deterministic=True)
+    assert not read("train.py").reproducibility.asked
+
+
 def test_probes():
     given = ("--probe", "A.every=10", "--probe", "A.enabled=false", "--probe", "B.name=x", "train.py")
     assert read(*given).probes == {"A": {"every": 10, "enabled": False}, "B": {"name": "x"}}
@@ -54,6 +61,9 @@ def test_probes():
         (("-f", "job.yaml", "--nproc", "2"), "with -f the manifest says what runs"),
         (("--nproc", "0", "train.py"), "--nproc 0: give a whole number above 0"),
         (("--nnodes", "two", "train.py"), "--nnodes two: give a whole number above 0"),
+        (("--seed", "-1", "train.py"), "--seed is '-1': give a whole number from 0 to 4294967295"),
+        (("--seed", "4294967296", "train.py"), "--seed is 4294967296"),
+        (("--threads", "0", "train.py"), "--threads is 0: give a whole number from 1"),
         (("--hold-timeout", "soon", "train.py"), "'soon' is not a duration"),
         (("--probe", "A=1", "train.py"), "write NAME.PARAM=VALUE"),
     ],

@@ -7,6 +7,7 @@ import yaml
 
 from stepwarden.cli import documents, groups, manifest, volumes
 from stepwarden.cli.failure import UsageError
+from stepwarden.reproducibility import Reproducibility
 
 NAN = Path(__file__).parents[2] / "examples" / "nan" / "job.yaml"
 GOOD = {
@@ -44,6 +45,12 @@ def test_defaults():
     assert (job.hold, job.suspend) == (False, False)
 
 
+def test_an_option_goes_before_the_manifest():
+    job = read(changed((("spec", "reproducibility"), {"seed": 3, "threads": 2})))
+    both = Reproducibility(seed=7).over(job.reproducibility)
+    assert both == Reproducibility(seed=7, threads=2)
+
+
 def test_the_example():
     job = manifest.read(documents.load(NAN))
     assert (job.nodes, job.procs) == (2, 1)
@@ -65,6 +72,17 @@ RULE = ("spec", "onFinding")
         (changed((("spec", "numProcPerNode"), "many")), "spec.numProcPerNode is 'many'"),
         (changed((("spec", "hold"), "yes")), "spec.hold must be true or false, not 'yes'"),
         (changed((("spec", "onFindings"), [])), "unknown field 'onFindings' in spec"),
+        (
+            changed((("spec", "reproducibility"), {"seed": -1})),
+            "reproducibility.seed is -1: give a whole",
+        ),
+        (changed((("spec", "reproducibility"), {"threads": True})), "reproducibility.threads is True"),
+        (
+            changed((("spec", "reproducibility"), {"deterministic": "yes"})),
+            "deterministic must be true or false, not 'yes'",
+        ),
+        (changed((("spec", "reproducibility"), {"sed": 1})), "unknown field 'sed' in spec.reproducibility"),
+        (changed((("spec", "reproducibility"), 1)), "spec.reproducibility must be a mapping"),
         (changed((RULE, [{"kinds": ["NaN"], "action": "Hold"}])), "'NaN' is not a kind"),
         (changed((RULE, [{"kinds": ["RankFailed"], "action": "Panic"}])), "'Panic' is not an action"),
         (changed((RULE, [{"kinds": "RankFailed", "action": "Fail"}])), "kinds must be a list"),

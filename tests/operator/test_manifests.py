@@ -1,6 +1,7 @@
 import pytest
 
 from stepwarden.policy import DEFAULT_RULES, from_json
+from stepwarden.reproducibility import Reproducibility, of_environment
 from stepwarden_operator.manifests.job import job
 from stepwarden_operator.manifests.secret import secret
 from stepwarden_operator.manifests.service import service
@@ -68,6 +69,22 @@ def test_what_the_user_gave_stays(manifest):
     assert meta["annotations"]["note"] == "b"
     assert spec["nodeSelector"] == {"gpu": "h200"}
     assert spec["containers"][0] == {"name": "logs", "image": "l"}
+
+
+def test_what_makes_a_run_repeatable_is_there_before_the_interpreter_starts():
+    spec = {"seed": 7, "threads": 2, "deterministic": True}
+    container = named(
+        pod_of(job(asked(reproducibility=spec), SETTINGS, suspend=False))["containers"], "trainer"
+    )
+    env = env_of(container)
+    assert (env["PYTHONHASHSEED"], env["OMP_NUM_THREADS"], env["MKL_NUM_THREADS"]) == ("7", "2", "2")
+    assert env["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
+    assert of_environment(env) == Reproducibility(**spec)
+
+
+def test_nothing_asked_sets_nothing(manifest):
+    env = env_of(named(pod_of(manifest)["containers"], "trainer"))
+    assert not {"PYTHONHASHSEED", "OMP_NUM_THREADS", "STEPWARDEN_REPRODUCIBILITY"} & set(env)
 
 
 def test_ranks_meet_over_the_service(manifest):

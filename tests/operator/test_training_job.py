@@ -52,6 +52,8 @@ def test_the_container_named_trainer_runs_the_ranks():
         ({"spec": {}}, "spec.template is missing"),
         (body([{"name": "a"}, {"name": "b"}]), "which container runs the ranks"),
         (body(onFinding=[{"kinds": ["Nonsense"], "action": "Hold"}]), "'Nonsense' is not a kind"),
+        (body(reproducibility={"seed": -1}), "spec.reproducibility.seed is -1: give a whole number from 0"),
+        (body(reproducibility={"seeds": 1}), "unknown field 'seeds' in spec.reproducibility"),
         (body(onFinding=[{"action": "Restart"}]), "Restart is not supported yet"),
         (body(onFinding=[{"action": "Hold", "timeout": "1h", "then": "Restart"}]), "not supported yet"),
         (body(onFinding=[{"action": "Hold", "timeout": "soon"}]), "is not a duration"),

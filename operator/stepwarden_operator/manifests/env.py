@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stepwarden.policy import to_json
+from stepwarden.reproducibility import variables
 from stepwarden.wire import ENV_CONTAINMENT, ENV_DIRECTORY, ENV_POLICY, ENV_PROBES
 from stepwarden_operator.names import AGENT_DIRECTORY, INDEX_ANNOTATION, RENDEZVOUS_PORT, RUN_DIRECTORY
 from stepwarden_operator.training_job import TrainingJob
@@ -21,6 +22,7 @@ def trainer_env(job: TrainingJob, users: Sequence[Mapping[str, Any]]) -> list[di
         ENV_POLICY: to_json(job.rules),
         ENV_PROBES: json.dumps(job.probes),
         ENV_CONTAINMENT: job.containment,
+        **variables(job.reproducibility),
         "PET_NNODES": str(job.num_nodes),
         "PET_NPROC_PER_NODE": str(job.ranks_per_node),
         "PET_RDZV_BACKEND": "static",

@@ -8,7 +8,7 @@ handle. Importing this package imports no torch.
 import os
 from typing import TYPE_CHECKING
 
-from stepwarden.agent import importing
+from stepwarden.agent import importing, reproducibility
 from stepwarden.agent.say import say
 
 if TYPE_CHECKING:
@@ -21,8 +21,15 @@ MARK = "STEPWARDEN_ATTACHED"  # the pid of the attached rank: its child processe
 
 
 def start() -> None:
-    """Attach as soon as the program has imported torch. Never raises after that."""
-    importing.wait(attach_quietly)
+    """Seed what the run asks for, and attach as soon as the program has imported torch. Never raises then."""
+    reproducibility.start()
+    importing.wait(imported)
+
+
+def imported() -> None:
+    """Set what the run asks for in torch, then attach: a rank that can't be watched is repeatable as well."""
+    reproducibility.torch_imported()
+    attach_quietly()
 
 
 def attach_quietly() -> None:

@@ -1,4 +1,4 @@
-"""Waits for the user's program to import torch, and calls back once it has. Never imports torch itself."""
+"""Waits for the user's program to import torch (or numpy), and calls back once it has. Imports neither."""
 
 import importlib.util
 import sys
@@ -8,6 +8,8 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 from stepwarden.agent.say import say
+
+TORCH = "torch"
 
 
 class AfterImport(MetaPathFinder):
@@ -28,7 +30,8 @@ class AfterImport(MetaPathFinder):
         sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self]
         spec = importlib.util.find_spec(fullname)
         if spec is None or spec.loader is None:
-            say(f"{self.name} is not installed in {sys.executable}: this rank is not watched")
+            if self.name == TORCH:
+                say(f"{self.name} is not installed in {sys.executable}: this rank is not watched")
         elif hasattr(spec.loader, "exec_module"):
             self.wrap(spec.loader)
         return spec
@@ -45,9 +48,9 @@ class AfterImport(MetaPathFinder):
         loader.exec_module = exec_module  # type: ignore[attr-defined]  # shadows the class's method
 
 
-def wait(loaded: Callable[[], None]) -> None:
-    """Call back once torch is there."""
-    if "torch" in sys.modules:
+def wait(loaded: Callable[[], None], name: str = TORCH) -> None:
+    """Call back once a module is there. Only one can wait for each."""
+    if name in sys.modules:
         loaded()
     else:
-        sys.meta_path.insert(0, AfterImport("torch", loaded))
+        sys.meta_path.insert(0, AfterImport(name, loaded))

@@ -10,6 +10,7 @@ from typing import Any
 from stepwarden import policy
 from stepwarden.cli.failure import UsageError
 from stepwarden.cli.rules import Mode
+from stepwarden.reproducibility import MOST_SEED, MOST_THREADS, NOTHING, Reproducibility, whole
 from stepwarden.wire import Containment
 
 DESCRIPTION = """\
@@ -43,6 +44,7 @@ class Options:
     hold_timeout: float | None = None
     containment: Containment | None = None
     probes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    reproducibility: Reproducibility = NOTHING
     report: Path | None = None
 
 
@@ -81,6 +83,18 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         help="set a probe's parameter, as in NonFiniteParameter.every=10 or NonFiniteLoss.enabled=false",
     )
     parser.add_argument(
+        "--seed",
+        metavar="N",
+        help="seed Python, numpy and torch with N in every rank, DataLoader workers included, before the "
+        "script's first line",
+    )
+    parser.add_argument("--threads", metavar="N", help="threads of each rank, for torch, OpenMP and MKL")
+    parser.add_argument(
+        "--deterministic",
+        action="store_true",
+        help="deterministic algorithms only: torch raises where it has none for an operator",
+    )
+    parser.add_argument(
         "--report", metavar="DIR", help="the report's folder (default: a new stepwarden-report-N)"
     )
     parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
@@ -107,6 +121,11 @@ def options(parsed: argparse.Namespace) -> Options:
         hold_timeout=timeout(parsed.hold_timeout),
         containment=parsed.containment,
         probes=probes(parsed.probe),
+        reproducibility=Reproducibility(
+            seed=number(parsed.seed, "--seed", 0, MOST_SEED),
+            threads=number(parsed.threads, "--threads", 1, MOST_THREADS),
+            deterministic=parsed.deterministic,
+        ),
         report=None if parsed.report is None else Path(parsed.report),
     )
 
@@ -119,6 +138,14 @@ def count(text: str | None, name: str) -> int:
         message = f"{name} {text}: give a whole number above 0"
         raise UsageError(message)
     return int(text)
+
+
+def number(text: str | None, name: str, least: int, most: int) -> int | None:
+    """Read a number that may be left out."""
+    try:
+        return whole(int(text) if text is not None and text.isdecimal() else text, name, least, most)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
 
 
 def timeout(text: str | None) -> float | None:

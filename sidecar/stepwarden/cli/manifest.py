@@ -8,10 +8,22 @@ from stepwarden import policy
 from stepwarden.cli.documents import Documents, name_of
 from stepwarden.cli.failure import UsageError
 from stepwarden.cli.fields import field, known, mappings, strings
+from stepwarden.reproducibility import Reproducibility
+from stepwarden.reproducibility import read as read_reproducibility
 from stepwarden.wire import Containment
 
 SPEC = frozenset(
-    {"numNodes", "numProcPerNode", "template", "suspend", "hold", "onFinding", "probes", "containment"}
+    {
+        "numNodes",
+        "numProcPerNode",
+        "template",
+        "suspend",
+        "hold",
+        "onFinding",
+        "probes",
+        "containment",
+        "reproducibility",
+    }
 )
 OWNED = ("STEPWARDEN_", "PET_")
 OWNED_NAMES = frozenset({"MASTER_ADDR", "MASTER_PORT"})
@@ -40,6 +52,7 @@ class Manifest:
     rules: tuple[policy.Rule, ...]
     probes: Mapping[str, Mapping[str, Any]]
     containment: Containment
+    reproducibility: Reproducibility
     hold: bool
     suspend: bool
     command: tuple[str, ...]
@@ -78,6 +91,7 @@ def read(documents: Documents) -> Manifest:
         rules=rules(spec),
         probes=probes(spec),
         containment=containment(spec),
+        reproducibility=reproducible(spec),
         hold=field(spec, "hold", "spec", False),  # noqa: FBT003 - the default says the type
         suspend=field(spec, "suspend", "spec", False),  # noqa: FBT003 - as above
         command=command(container, where),
@@ -175,6 +189,14 @@ def containment(spec: Mapping[str, Any]) -> Containment:
         case other:
             message = f"spec.containment is {other!r}: give strict or deferred"
             raise UsageError(message)
+
+
+def reproducible(spec: Mapping[str, Any]) -> Reproducibility:
+    """Read `reproducibility`."""
+    try:
+        return read_reproducibility(field(spec, "reproducibility", "spec", {}), "spec.reproducibility")
+    except ValueError as error:
+        raise UsageError(str(error)) from error
 
 
 def environment(container: Mapping[str, Any], where: str, fields: Mapping[str, str]) -> dict[str, str]:

@@ -19,6 +19,8 @@ from stepwarden.cli.failure import UsageError
 from stepwarden.cli.groups import Group
 from stepwarden.cli.manifest import Manifest
 from stepwarden.probes import settings
+from stepwarden.reproducibility import NOTHING, Reproducibility
+from stepwarden.reproducibility import variables as reproducing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +38,7 @@ class Plan:
     rules: tuple[policy.Rule, ...]
     probes: Mapping[str, Mapping[str, Any]]
     containment: wire.Containment = "strict"
+    reproducibility: Reproducibility = NOTHING
     hold: bool = False
     hold_timeout: float | None = None
     live: bool = False
@@ -86,6 +89,7 @@ def of_script(options: Options, *, interactive: bool) -> Plan:
         rules=rules.of_mode(mode, options.hold_timeout),
         probes=options.probes,
         containment=options.containment or "strict",
+        reproducibility=options.reproducibility,
         live=sys.stderr.isatty(),
     )
 
@@ -108,6 +112,7 @@ def of_manifest(options: Options, job: Manifest, report: Path, scratch: Path, *,
         rules=chosen,
         probes={**job.probes, **options.probes},
         containment=options.containment or job.containment,
+        reproducibility=options.reproducibility.over(job.reproducibility),
         hold=job.hold,
         hold_timeout=None if interactive else options.hold_timeout or rules.HOLD_TIMEOUT,
         live=True,
@@ -127,6 +132,7 @@ def variables(plan: Plan, directory: Path) -> dict[str, str]:
         wire.ENV_PROBES: json.dumps(plan.probes),
         wire.ENV_CONTAINMENT: plan.containment,
         wire.ENV_RANKS: str(plan.ranks),
+        **reproducing(plan.reproducibility),
     }
 
 

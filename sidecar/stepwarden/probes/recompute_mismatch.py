@@ -96,7 +96,7 @@ def sentence(differing: Differing) -> str:
     how = "draws other random numbers"
     if differing.shapes:
         how = f"has {differing.shapes[1]} and not {differing.shapes[0]}"
-    elif differing.share is not None:
+    elif differing.share is not None and differing.worst is not None:
         how = f"gives other values ({differing.share:.0%} of them, by {differing.worst:.2g} times their size)"
     return (
         f"{differing.op} of {where}{at} {how} when checkpoint recomputes it for backward, so that the "
