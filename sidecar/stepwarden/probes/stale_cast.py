@@ -39,8 +39,9 @@ def probe(seen: Observation, settings: Mapping[str, float]) -> Verdict:
         return Verdict("ok", "Fresh", "all weights were cast again behind the update")
     message = (
         f"{called(record)} used as cast to lower precision before the update of step {record.updated}, "
-        "because the autocast region is still open and keeps its casts: leave the region between an update and the "
-        "next forward pass, call torch.clear_autocast_cache() there, or open it with cache_enabled=False"
+        "because the autocast region is still open and keeps its casts: leave the region between an update "
+        "and the next forward pass, call torch.clear_autocast_cache() there, or open it with "
+        "cache_enabled=False"
     )
     evidence = {"stale": record.stale, "updated": record.updated, "others": list(record.parameters[1:])}
     found = finding(seen, KIND, message, severity="warning", evidence=evidence | {"local": True})

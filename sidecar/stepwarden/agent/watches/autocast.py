@@ -38,10 +38,10 @@ NAMED = 6
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """An update within a region: its step, the cache that it found, and the number of the next graph node."""
+    """An update within a region: its step, how many regions had ended, and the number of the next node."""
 
     step: int
-    cache: int
+    region: int
     node: int
 
 
@@ -54,7 +54,7 @@ class AutocastWatch(Watch):
         """Begin outside of any region. Raises where torch doesn't number its nodes."""
         super().__init__(host)
         self.next_node: Callable[[], int] = getattr(torch.autograd, "_get_sequence_nr")  # noqa: B009 - not exported
-        self.cache = 0  # how often the cache was cleared
+        self.regions = 0  # that have ended
         self.updates: WeakKeyDictionary[Optimizer, Update] = WeakKeyDictionary()
         self.place: tuple[str, int] | None = None
         self.suspicious = False
@@ -62,20 +62,25 @@ class AutocastWatch(Watch):
         self.found: tuple[Update | None, list[int]] | None = None
 
     def install(self) -> Iterable[Callable[[], object]]:
-        """Count how often the cache is cleared: each region that ends does it."""
-        original: Callable[[], None] = torch.clear_autocast_cache
+        """
+        Count the outermost regions that end: each clears the cache.
+
+        A program's own clearing isn't counted: what it does is seen in the graph.
+        """
+        original = torch.autocast.__exit__
 
         @functools.wraps(original)
-        def clear_autocast_cache() -> None:
-            if not torch.compiler.is_compiling():
-                self.cache += 1
-            original()
+        def leave(region: torch.autocast, *args: Any) -> Any:
+            outcome = original(region, *args)
+            if not torch.compiler.is_compiling() and not depth():
+                self.regions += 1
+            return outcome
 
         def undo() -> None:
-            if torch.clear_autocast_cache is clear_autocast_cache:
-                torch.clear_autocast_cache = original
+            if torch.autocast.__exit__ is leave:
+                torch.autocast.__exit__ = original  # type: ignore[method-assign]  # as it was
 
-        torch.clear_autocast_cache = clear_autocast_cache
+        torch.autocast.__exit__ = leave  # type: ignore[method-assign]  # on the class, and undone
         return [undo]
 
     def forward_began(self, call: Call) -> None:
@@ -85,7 +90,7 @@ class AutocastWatch(Watch):
 
     def same_region(self) -> bool:
         """Whether the casts of an update's region are still there."""
-        return any(update.cache == self.cache for update in self.updates.values())
+        return any(update.region == self.regions for update in self.updates.values())
 
     def backward_began(self, tensors: Sequence[Tensor]) -> None:
         """Look at what a suspicious pass is made of: the first few, and then seldom."""
@@ -108,19 +113,23 @@ class AutocastWatch(Watch):
 
     def boundary(self, moment: Moment) -> Iterable[object]:
         """Say what was seen, and note whether this update is made within a region that keeps its casts."""
-        found, self.found = self.found, None
-        place, self.place, self.suspicious = self.place, None, False
-        if inside() and torch.is_autocast_cache_enabled():
-            self.updates[moment.optimizer] = Update(moment.step, self.cache, self.next_node())
+        seen = self.record()
+        self.found, self.place, self.suspicious = None, None, False
+        if depth() and torch.is_autocast_cache_enabled():
+            self.updates[moment.optimizer] = Update(moment.step, self.regions, self.next_node())
         elif self.updates:
             self.updates.pop(moment.optimizer, None)
-        if found is None:
-            return ()
-        update, stale = found
+        return seen
+
+    def record(self) -> list[Casts]:
+        """Put what was seen as plain values."""
+        if self.found is None:
+            return []
+        update, stale = self.found
         if update is None:
             return [Casts(stale=0, updated=0)]
         called = tuple(self.names(frozenset(stale)))[:NAMED]
-        file, line = place or (None, None)
+        file, line = self.place or (None, None)
         return [Casts(stale=len(stale), updated=update.step, parameters=called, file=file, line=line)]
 
     def names(self, stale: frozenset[int]) -> Iterable[str]:
@@ -131,11 +140,11 @@ class AutocastWatch(Watch):
             yield from (name for one, name in found.items() if one in stale & own)
 
 
-def inside() -> bool:
-    """Whether an autocast region is open; torch tells its depth only when it counts."""
-    depth: int = torch.autocast_increment_nesting()
+def depth() -> int:
+    """Return how many autocast regions are open; torch tells it only when it counts."""
+    found: int = torch.autocast_increment_nesting()
     torch.autocast_decrement_nesting()
-    return depth > 1
+    return found - 1
 
 
 def stale_casts(roots: Iterable[Any], updated: Mapping[int, Update]) -> list[int]:
