@@ -14,7 +14,7 @@ from stepwarden.agent import labels, names
 from stepwarden.agent.losses import caller
 from stepwarden.agent.trace import graph, operators
 from stepwarden.agent.trace.modules import Modules
-from stepwarden.agent.trace.places import Switch
+from stepwarden.agent.trace.places import Switch, as_called
 from stepwarden.agent.trace.values import Values, leaves, version
 from stepwarden.probes.trace import Op, Trace
 
@@ -47,19 +47,24 @@ class Running:
 class Book:
     """All that was recorded so far."""
 
-    def __init__(self, *, look: bool) -> None:
-        """Begin with nothing."""
+    def __init__(self, *, look: bool, lean: bool) -> None:
+        """Begin with nothing. `lean`: only what comes from a tensor that requires a gradient."""
+        self.lean = lean
+        self.forward = 0  # the first value of the first forward pass
         self.values = Values(look=look)
         self.modules = Modules()
         self.switch = Switch()
         self.ops: list[Op] = []
         self.places: list[int | None] = []  # of each operator: the module that ran
         self.losses: dict[int, None] = {}
+        self.closed = False  # the losses so far belong to an update that is made
         self.blocked: dict[int, tuple[int, ...]] = {}
         self.outer: int | None = None
 
-    def begin(self, name: str, given: Any, changed: Any, *, custom: bool) -> Running:
-        """Note what an operator is given."""
+    def begin(self, name: str, given: Any, changed: Any, *, custom: bool) -> Running | None:
+        """Note what an operator is given; None where it is left out."""
+        if self.lean and not custom and not any(map(self.values.traced, leaves(given))):
+            return None
         inputs = operators.flowing(name, tuple(dict.fromkeys(self.read(given))))
         running = Running(
             name=name,
@@ -94,19 +99,21 @@ class Book:
 
         Where that one had a gradient and this one has none (`out.data.copy_(x)`), the graph ends there.
         """
-        if tensor.requires_grad or not self.values.rows[written].requires_grad:
+        known = self.values.rows[self.values.last(tensor) or 0].requires_grad
+        if (known and tensor.grad_fn is not None) or not self.values.rows[written].requires_grad:
             return written
         maker = next((op for op in reversed(self.ops) if written in op.outputs), None)
         if maker is None:
             return written
-        value = self.values.add(tensor)
+        value = self.values.between()
         self.note(replace(maker, index=len(self.ops), name="data", inputs=(written,), outputs=(value,)))
         self.places[-1] = self.places[maker.index]
         return value
 
     def end(self, running: Running, outcome: Any) -> None:
         """Note what an operator made, and where it was called."""
-        made = [self.values.wrote(tensor) for tensor in rewritten(running)]
+        changed = rewritten(running)
+        made = [self.values.wrote(tensor) for tensor in changed]
         if running.custom:  # what it returns was made inside, of what it was not given as well
             running.inputs += tuple(self.made_inside(outcome, running.inputs))
         made += self.results(running.name, outcome)
@@ -115,9 +122,11 @@ class Book:
         frame = sys._getframe(1)  # noqa: SLF001 - the cheap way to the caller's line
         file, line = caller(frame) or (None, None)
         off = not running.grad_enabled
+        if self.lean and any(map(graph.unimplemented, (*leaves(outcome), *changed))):
+            self.blocked[len(self.ops)] = running.inputs
         op = Op(
             index=running.index if running.custom else len(self.ops),
-            name=running.name,
+            name=as_called(running.name, frame),
             inputs=running.inputs,
             outputs=tuple(made),
             file=file,
@@ -166,22 +175,24 @@ class Book:
         made = [thing for thing in leaves(outcome) if isinstance(thing, Tensor)]
         nodes = {tensor.grad_fn for tensor in made if tensor.grad_fn is not None}
         inputs = [self.values.last(tensor) for tensor, _ in running.given]
+        blocked, index = self.blocked, running.index
 
         def note(gradients: Sequence[Tensor | None], _: object) -> None:
             if len(gradients) == len(inputs):
                 lost = {value for value, gradient in zip(inputs, gradients, strict=True) if gradient is None}
-                self.blocked[running.index] = tuple(value for value in lost if value is not None)
+                blocked[index] = tuple(value for value in lost if value is not None)
 
         for node in nodes:
             node.register_hook(note)
 
     def note_losses(self, tensors: Sequence[Tensor]) -> None:
         """Note what a backward pass starts from; of a loss made unseen, what was seen of its graph."""
+        if self.closed:
+            self.losses, self.closed = {}, False
         for tensor in tensors:
-            value = self.values.last(tensor) if isinstance(tensor, Tensor) else None
-            if value is not None:
-                self.losses[value] = None
-            elif isinstance(tensor, Tensor) and tensor.grad_fn is not None:
+            if self.values.last(tensor) is not None or tensor.grad_fn is None:
+                self.losses |= dict.fromkeys(self.read(tensor))
+            else:
                 self.losses |= dict.fromkeys(self.made_by(graph.numbers(tensor.grad_fn)))
 
     def made_by(self, nodes: list[int]) -> Iterator[int]:

@@ -17,3 +17,9 @@ def numbers(node: Any) -> list[int]:
                 seen.add(child)
                 waiting.append(child)
     return sorted(one._sequence_nr() for one in seen)  # noqa: SLF001 - the only name that a node has
+
+
+def unimplemented(thing: Any) -> bool:
+    """Whether a tensor was made by an operator that has no gradient, and says so only in a warning."""
+    node = getattr(thing, "grad_fn", None)
+    return node is not None and type(node).__name__ == "CppFunction" and "NotImplemented" in node.name()

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from stepwarden.agent.trace.values import memory
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -18,8 +16,9 @@ if TYPE_CHECKING:
 
 
 def rewritten(recorder: Recorder, parameter: Tensor) -> bool:
-    """Whether the recorded code itself changed a parameter."""
-    return memory(parameter) in recorder.book.values.writers
+    """Whether the recorded code itself changed a parameter, from the first forward pass on."""
+    values = recorder.book.values
+    return values.writers.get(values.memory(parameter), -1) >= recorder.book.forward
 
 
 @torch.no_grad()

@@ -136,7 +136,7 @@ def collectives() -> Callable[[], None]:
     if not torch.distributed.is_available():
         return lambda: None
     group: Any = torch.distributed.ProcessGroup
-    originals = {method: getattr(group, method) for method in COLLECTIVES if hasattr(group, method)}
+    originals = {method: vars(group)[method] for method in COLLECTIVES if method in vars(group)}
     for method, original in originals.items():
         setattr(group, method, collective(original, *COLLECTIVES[method]))
 
@@ -154,8 +154,8 @@ def collective(original: Any, name: str, read: int) -> Any:
     def watched(group: Any, *args: Any, **kwargs: Any) -> Any:
         recorder = recording()
         if recorder is None or len(args) <= read or torch.compiler.is_compiling():
-            return original(group, *args, **kwargs)
-        return recorder.run(name, lambda: original(group, *args, **kwargs), args[read], args[0])
+            return original.__get__(group)(*args, **kwargs)
+        return recorder.run(name, lambda: original.__get__(group)(*args, **kwargs), args[read], args[0])
 
     return watched
 

@@ -6,6 +6,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from stepwarden.agent.losses import OURS, TORCH, caller
+from stepwarden.probes.cut import COLLECTIVES
 
 if TYPE_CHECKING:
     from types import CodeType, FrameType
@@ -23,6 +24,8 @@ class Switch:
 
     def turned(self, *, on: bool) -> None:
         """Note where gradients are switched on or off. Nothing of the frame is kept alive."""
+        if not on and self.frame is not None:
+            return  # the end of a block within another one
         self.place = self.frame = None
         if on:
             return
@@ -42,6 +45,17 @@ class Switch:
                 last = (frame.f_code.co_filename, frame.f_lineno)
             frame = frame.f_back
         return None
+
+
+def as_called(name: str, frame: FrameType | None) -> str:
+    """Return a collective's name as the user's code has it: torch calls some of them by newer ones."""
+    if not name.startswith(COLLECTIVES):
+        return name
+    while frame is not None and inner(frame):
+        if frame.f_code.co_name.startswith(COLLECTIVES):
+            name = frame.f_code.co_name
+        frame = frame.f_back
+    return name
 
 
 def inner(frame: FrameType) -> bool:

@@ -26,15 +26,16 @@ class Recorder(TorchFunctionMode):
     """
     Records what runs within `with recorder:`, in this thread.
 
-    `look`: also read NaN, Inf and magnitudes of what goes in and out (waits for the device). `paused`:
-    what runs now isn't recorded; `passing`: a backward pass that was called through the mode begins.
-    `why` says why it went off, `failed` whether by an error of its own.
+    `look`: also read NaN, Inf and magnitudes of what goes in and out (waits for the device). `lean`:
+    only what comes from a tensor that requires a gradient, and custom Functions. `paused`: what runs
+    now isn't recorded; `passing`: a backward pass that was called through the mode begins. `why` says
+    why it went off, `failed` whether by an error of its own.
     """
 
-    def __init__(self, *, look: bool = False, limit: int = LIMIT) -> None:
+    def __init__(self, *, look: bool = False, lean: bool = False, limit: int = LIMIT) -> None:
         """Begin with nothing recorded."""
         super().__init__()
-        self.book = Book(look=look)
+        self.book = Book(look=look, lean=lean)
         self.limit = limit
         self.thread, self.process = threading.get_ident(), os.getpid()
         self.paused = self.passing = self.failed = False
@@ -51,8 +52,10 @@ class Recorder(TorchFunctionMode):
 
     def put_on(self) -> None:
         """Begin to record, without a block."""
-        patches.arm(self)
-        standing.put_on(self)
+        self.paused = self.passing = False
+        if not standing.stands(self):
+            patches.arm(self)
+            standing.put_on(self)
 
     def take_off(self) -> None:
         """Stop, and keep nothing of the user's alive."""
@@ -63,15 +66,19 @@ class Recorder(TorchFunctionMode):
     def resume(self, module: nn.Module) -> None:
         """Go on recording at the beginning of an outermost module call, without a block."""
         self.book.modules.running.clear()
-        self.paused = self.passing = False
-        if not standing.stands(self):
-            self.put_on()
+        self.book.forward = self.book.forward or len(self.book.values.rows)
+        self.put_on()
         self.book.modules.entered(module)
 
     def halt(self, why: str) -> None:
         """Go off for good, also within the user's code."""
         self.stop(why)
         self.take_off()
+
+    @property
+    def full(self) -> bool:
+        """Whether more than half of what it takes is recorded."""
+        return len(self.book.ops) > self.limit // 2
 
     @property
     def on(self) -> bool:

@@ -32,7 +32,7 @@ def record(snapshots: Sequence[Snapshot]) -> Recorder:
 
     Raises `run.CannotReplay`.
     """
-    recorder = Recorder()
+    recorder = Recorder(lean=True)
     with preserving.preserved([snapshot.module for snapshot in snapshots]), torch.enable_grad():
         for snapshot in snapshots:
             with recorder:

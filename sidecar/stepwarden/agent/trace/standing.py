@@ -7,6 +7,7 @@ user's code must be taken off from wherever it is then.
 
 from __future__ import annotations
 
+import itertools
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -24,9 +25,14 @@ def modes() -> list[Any]:
 
 
 def foreign(mode: TorchFunctionMode) -> bool:
-    """Whether there are modes of the user's that a block may take off: a default device is none."""
+    """
+    Whether a block of the user's may end that took its mode on before this one, and would take this one off.
+
+    A default device is none such: it takes itself off by name.
+    """
     default = getattr(getattr(torch, "_GLOBAL_DEVICE_CONTEXT", None), "device_context", None)
-    return any(one is not mode and one is not default for one in modes())
+    below = itertools.takewhile(lambda one: one is not mode, modes())
+    return any(one is not default for one in below)
 
 
 def stands(mode: TorchFunctionMode) -> bool:

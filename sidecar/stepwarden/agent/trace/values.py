@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from stepwarden.probes.trace import Value
 
@@ -26,17 +27,21 @@ class Values:
         self.look = look
         self.rows: list[Value] = []
         self.known: dict[int, Known] = {}
-        self.writers: dict[int, int] = {}
+        self.held: dict[int, StorageWeakRef] = {}  # so that no other memory gets the same name
+        self.holding: dict[int, int] = {}  # by memory: the value that was seen in it last
+        self.writers: dict[int, int] = {}  # by memory: the value that was written to it last
         self.numbers: dict[int, tuple[Any, int]] = {}
         self.sources: list[tuple[int, Any]] = []
+        self.unnamed = 0  # negative numbers for what has no memory of its own
 
     def read(self, tensor: Tensor) -> tuple[int, ...]:
-        """Return the values that a tensor holds: its own, and what was written to its memory since."""
+        """Return the values that a tensor holds: its own, and what came to its memory in another way."""
         entry = self.known.get(id(tensor))
         if entry is None or entry[0]() is not tensor:
+            before = self.holding.get(self.memory(tensor))
             value = self.add(tensor)
             self.sources.append((value, weakref.ref(tensor)))
-            return self.with_writer(tensor, value)
+            return (value,) if before is None else (value, before)
         if entry[2] != version(tensor) or self.rows[entry[1]].requires_grad != tensor.requires_grad:
             return (entry[1], *self.with_writer(tensor, self.add(tensor)))
         return self.with_writer(tensor, entry[1])
@@ -45,7 +50,7 @@ class Values:
         """Add the value that was written last to the same memory, by another view of it."""
         if not self.writers:
             return (value,)
-        writer = self.writers.get(memory(tensor), -1)
+        writer = self.writers.get(self.memory(tensor), -1)
         return (value, writer) if writer > value else (value,)
 
     def add(self, tensor: Tensor) -> int:
@@ -55,26 +60,51 @@ class Values:
         row = Value(id=value, floating=floating, requires_grad=tensor.requires_grad)
         self.rows.append(looked(row, tensor) if self.look and floating else row)
         self.known[id(tensor)] = (weakref.ref(tensor), value, version(tensor))
+        self.holding[self.memory(tensor)] = value
         return value
+
+    def between(self) -> int:
+        """Make a value that no tensor holds, without a gradient."""
+        value = len(self.rows)
+        self.rows.append(Value(id=value, floating=True, requires_grad=False))
+        return value
+
+    def traced(self, thing: Any) -> bool:
+        """Whether a thing holds what came from a parameter, as far as was seen."""
+        if not isinstance(thing, Tensor):
+            return self.of_number(thing) is not None
+        return thing.requires_grad or self.last(thing) is not None or self.memory(thing) in self.holding
 
     def wrote(self, tensor: Tensor) -> int:
         """Make a new value of a tensor that was changed in place; other views of its memory hold it too."""
         value = self.add(tensor)
-        if key := memory(tensor):
-            self.writers[key] = value
+        self.writers[self.memory(tensor)] = value
         return value
+
+    def memory(self, tensor: Tensor) -> int:
+        """Return what tells a tensor's memory from all others; the memory isn't kept alive."""
+        try:
+            storage = tensor.untyped_storage()
+            key = int(storage._cdata)  # noqa: SLF001 - the only name that a storage has
+        except (RuntimeError, NotImplementedError, TypeError):
+            self.unnamed -= 1
+            return self.unnamed
+        if key not in self.held:
+            self.held[key] = StorageWeakRef(storage)  # type: ignore[no-untyped-call]  # torch's
+        return key
 
     def number(self, thing: Any) -> int:
         """Make a value of a number or an array, known again by its identity."""
         value = len(self.rows)
         self.rows.append(Value(id=value, floating=True, requires_grad=False, number=True))
-        self.numbers[id(thing)] = (thing, value)
+        kept = weakref.ref(thing) if type(thing).__name__ == "ndarray" else lambda: thing
+        self.numbers[id(thing)] = (kept, value)
         return value
 
     def of_number(self, thing: Any) -> int | None:
         """Return the value of a number or an array that came out of a tensor."""
         entry = self.numbers.get(id(thing))
-        return entry[1] if entry is not None else None
+        return entry[1] if entry is not None and entry[0]() is thing else None
 
     def last(self, tensor: Tensor) -> int | None:
         """Return the value that a tensor holds, if it was seen."""
@@ -94,14 +124,6 @@ class Values:
 def version(tensor: Tensor) -> int:
     """Return how often a tensor was changed in place; tensors of inference mode don't count."""
     return -1 if tensor.is_inference() else tensor._version  # noqa: SLF001 - the only count of changes
-
-
-def memory(tensor: Tensor) -> int:
-    """Return what tells a tensor's memory from others, 0 where it has none of its own."""
-    try:
-        return int(tensor.untyped_storage()._cdata)  # noqa: SLF001 - the only name that a storage has
-    except (RuntimeError, NotImplementedError, TypeError):
-        return 0
 
 
 @torch.no_grad()

@@ -67,15 +67,24 @@ class TruncationWatch(Watch):
         del optimizer
         self.armed = True
         self.until = self.host.step + PATIENCE
+        self.begin()
+
+    def begin(self) -> None:
+        """Record from here; from the next forward pass on where a mode of the user's may end before."""
+        if self.recorder is None:
+            self.recorder = Recorder(lean=True, limit=LIMIT)
+        if not standing.foreign(self.recorder):
+            self.recorder.put_on()
 
     def forward_began(self, call: Call) -> None:
         """Record from here."""
-        if self.recorder is None:
-            if not self.armed:
-                return
-            self.recorder = Recorder(limit=LIMIT)
         recorder = self.recorder
-        if recorder.why is not None:
+        if recorder is not None and recorder.full and not recorder.book.losses:
+            recorder.take_off()  # of what came before the training
+            recorder = None
+        if recorder is None and self.armed:
+            recorder = self.recorder = Recorder(lean=True, limit=LIMIT)
+        if recorder is None or recorder.why is not None:
             return
         if len(self.calls) < KEPT:
             self.calls.append(snapshot.take(call, Buffers(), copies=False))
@@ -114,9 +123,17 @@ class TruncationWatch(Watch):
             self.arm(sight, moment)
         if recorder is not None:
             records.append(self.look(moment, recorder))
+            recorder.book.closed = True
             self.rest()
         sight.gradients = gradients
         return records
+
+    def stepped(self, moment: Moment) -> Iterable[object]:
+        """Go on behind an update."""
+        del moment
+        if self.armed:
+            self.begin()
+        return ()
 
     def arm(self, sight: Sight, moment: Moment) -> None:
         """Record the next step, unless that was done a short while ago."""

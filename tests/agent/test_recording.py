@@ -1,0 +1,334 @@
+"""The recording of a step in other people's loops: what it must see, and what it must leave as it is."""
+
+import gc
+import linecache
+import weakref
+
+import pytest
+import torch
+from torch import nn
+from torch.overrides import TorchFunctionMode
+
+from stepwarden import policy, wire
+from stepwarden.agent.attach import Attached
+from stepwarden.agent.environment import Environment
+from stepwarden.agent.trace import Recorder, standing
+
+KIND = "GradientTruncated"
+OBSERVE = (policy.Rule(severity="info"),)
+
+
+@pytest.fixture
+def attach(sidecar):
+    made = []
+
+    def make(rules=OBSERVE, **more):
+        made.append(Attached(Environment(rank=0, directory=str(sidecar.folder), rules=rules, **more)))
+        return made[-1]
+
+    yield make
+    for attached in made:
+        attached.detach()
+    assert standing.modes() == []
+
+
+class Pair(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Linear(4, 4), nn.Linear(4, 1)
+
+    def forward(self, x):
+        return self.head(self.body(x).tanh())
+
+
+def said(sidecar, steps):
+    sidecar.wait(lambda heard: len(heard.of(wire.StepTaken)) >= steps)
+    return [finding for finding in sidecar.of(wire.Finding) if finding.kind == KIND]
+
+
+def source(finding):
+    return linecache.getline(finding.file, finding.line).strip()
+
+
+def step(optimizer, loss):
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+
+
+def test_an_encoder_called_without_gradients_in_the_loop(attach, sidecar):
+    attach()
+    model = Pair()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(2):
+        x = torch.rand(8, 4)
+        with torch.no_grad():
+            h = model.body(x)
+        step(optimizer, model.head(h.tanh()).sum())
+    (finding,) = said(sidecar, 2)
+    assert (finding.step, finding.op, finding.parameter) == (0, "linear", "body.weight")
+    assert source(finding) == "with torch.no_grad():"
+
+
+def test_a_number_taken_out_before_the_first_forward_pass(attach, sidecar):
+    attach()
+    model = Pair()
+    model.scale = nn.Parameter(torch.tensor(1.0))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(2):
+        scale = model.scale.exp().item()
+        step(optimizer, (model(torch.rand(8, 4)) * scale).sum())
+    (finding,) = said(sidecar, 2)
+    assert (finding.step, finding.op, finding.parameter) == (0, "item", "scale")
+    assert source(finding) == "scale = model.scale.exp().item()"
+
+
+@pytest.mark.parametrize(
+    "anew",
+    [
+        lambda loss: torch.tensor(loss.item(), requires_grad=True),
+        lambda loss: loss.detach().requires_grad_(),
+        lambda loss: torch.autograd.Variable(loss.data, requires_grad=True),
+        nn.Parameter,
+    ],
+)
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_loss_that_is_made_anew_reaches_no_parameter(attach, sidecar, anew):
+    attach()
+    model = Pair()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(2):
+        step(optimizer, anew(model(torch.rand(8, 4)).sum()))
+    (finding,) = said(sidecar, 2)
+    assert finding.step == 0
+    assert finding.evidence["cut_parameters"] == 4
+
+
+def test_a_cut_in_the_losses_code(attach, sidecar):
+    attach()
+    model = Pair()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(2):
+        out = model(torch.rand(8, 4))
+        weight = torch.softmax(out.detach(), 0)
+        step(optimizer, (weight * torch.rand(8, 1, requires_grad=True)).sum())
+    (finding,) = said(sidecar, 2)
+    assert (finding.step, finding.op) == (0, "detach")
+    assert source(finding) == "weight = torch.softmax(out.detach(), 0)"
+
+
+def test_a_cut_that_comes_later_is_named_when_it_comes(attach, sidecar):
+    attach()
+    model = Pair()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for number in range(8):
+        h = model.body(torch.rand(8, 4))
+        h = h.detach() if number >= 4 else h
+        step(optimizer, model.head(h).sum())
+    (finding,) = said(sidecar, 8)
+    assert finding.op == "detach"
+    assert 4 <= finding.step <= 5
+
+
+def test_experts_that_come_and_go_are_recorded_ever_more_rarely(attach, sidecar, monkeypatch):
+    begun = []
+    original = Recorder.__init__
+    monkeypatch.setattr(
+        Recorder, "__init__", lambda self, **more: (begun.append(1), original(self, **more))[1]
+    )
+    attach()
+    model = Pair()
+    expert = nn.Linear(4, 4)
+    model.expert = expert
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for number in range(64):
+        h = model.body(torch.rand(8, 4))
+        step(optimizer, model.head(h if number % 2 else h + expert(h)).sum())
+    assert said(sidecar, 64) == []
+    assert len(begun) < 10
+
+
+def test_two_optimizers_of_a_gan(attach, sidecar):
+    def train():
+        torch.manual_seed(0)
+        generator, critic = Pair(), nn.Linear(1, 1)
+        first, second = (torch.optim.Adam(net.parameters(), lr=0.1) for net in (critic, generator))
+        for _ in range(4):
+            fake = generator(torch.rand(8, 4))
+            step(first, critic(fake.detach()).mean() - critic(torch.rand(8, 1)).mean())
+            step(second, -critic(fake).mean())
+        return [parameter.detach().clone() for parameter in (*generator.parameters(), *critic.parameters())]
+
+    alone = train()
+    attach()
+    assert all(map(torch.equal, train(), alone))
+    assert said(sidecar, 8) == []
+
+
+def test_the_cut_of_a_second_optimizer(attach, sidecar):
+    attach()
+    generator, critic = Pair(), nn.Linear(1, 1)
+    first, second = (torch.optim.Adam(net.parameters(), lr=0.1) for net in (critic, generator))
+    for _ in range(2):
+        noise = torch.rand(8, 4)
+        step(first, critic(generator(noise).detach()).mean())
+        hidden = generator.body(noise).tanh()
+        step(second, -critic(generator.head(hidden.data)).mean())
+    (finding,) = said(sidecar, 4)
+    assert (finding.step, finding.op, finding.parameter) == (0, "data", "body.weight")
+
+
+def test_closures_accumulation_and_a_scaler(attach, sidecar):
+    def train():
+        torch.manual_seed(0)
+        model = Pair()
+        optimizer = torch.optim.LBFGS(model.parameters(), max_iter=4)
+        x = torch.rand(8, 4)
+
+        def closure():
+            optimizer.zero_grad()
+            loss = model(x).square().sum()
+            loss.backward()
+            return loss
+
+        optimizer.step(closure)
+        scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+        other = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(2):
+            for _ in range(2):
+                scaler.scale(model(x).sum()).backward()
+            scaler.step(other)
+            scaler.update()
+            other.zero_grad()
+        return [parameter.detach().clone() for parameter in model.parameters()]
+
+    alone = train()
+    attach()
+    assert all(map(torch.equal, train(), alone))
+    assert said(sidecar, 3) == []
+
+
+class Noting(TorchFunctionMode):
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize("mode", [Noting, lambda: torch.device("cpu")])
+def test_modes_of_the_users_stand_as_they_did(attach, sidecar, mode):
+    attach()
+    model = Pair()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer.zero_grad()
+    with mode():
+        out = model(torch.rand(8, 4))
+        inside = [one for one in standing.modes() if not isinstance(one, Recorder)]
+    assert [one for one in standing.modes() if not isinstance(one, Recorder)] == []
+    assert len(inside) == 1
+    with mode():
+        loss = out.sum()
+    loss.backward()
+    optimizer.step()
+    assert standing.modes() == []
+    assert said(sidecar, 1) == []
+
+
+def test_a_default_device_that_comes_and_goes(attach, sidecar):
+    attach()
+    model = Pair()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    torch.set_default_device("cpu")
+    try:
+        out = model(torch.rand(8, 4))
+    finally:
+        torch.set_default_device(None)
+    step(optimizer, out.sum())
+    assert standing.modes() == []
+    assert said(sidecar, 1) == []
+
+
+def test_a_forward_pass_that_raises_and_is_tried_again(attach, sidecar):
+    attach()
+    model = Pair()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with pytest.raises(RuntimeError):
+        model(torch.rand(8, 5))
+    step(optimizer, model(torch.rand(8, 4)).sum())
+    assert said(sidecar, 1) == []
+    assert standing.modes() == []
+
+
+def test_an_error_in_a_backward_pass_is_the_users(attach, sidecar):
+    attach()
+    model = Pair()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    loss = model(torch.rand(8, 4)).sum()
+    loss.backward()
+    with pytest.raises(RuntimeError, match="second time"):
+        loss.backward()
+    optimizer.step()
+    assert said(sidecar, 1) == []
+
+
+def test_a_recording_that_fails_ends_and_the_operator_runs_once(attach, sidecar, monkeypatch):
+    attached = attach()
+    monkeypatch.setattr("stepwarden.agent.trace.book.Book.end", lambda *_: 1 / 0)
+    calls = []
+
+    class Counting(torch.autograd.Function):
+        @staticmethod
+        def forward(_, x):
+            calls.append(1)
+            return x * 2
+
+        @staticmethod
+        def backward(_, grad):
+            return grad * 2
+
+    model = Pair()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    step(optimizer, model.head(Counting.apply(model.body(torch.rand(8, 4)).detach())).sum())
+    assert said(sidecar, 1) == []
+    assert calls == [1]
+    assert attached.agent.unknown()[KIND] == "NotRecorded"
+
+
+def test_no_tensor_is_kept_alive(attach, sidecar):
+    attach()
+    model = Pair()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    gc.collect()
+    gc.disable()
+    try:
+        hidden = model.body(torch.rand(8, 4))
+        array = hidden.detach().numpy()
+        gone = [weakref.ref(hidden), weakref.ref(array)]
+        out = model.head(hidden.tanh())
+        del hidden, array
+        assert [one() for one in gone] == [None, None]
+        step(optimizer, out.sum())
+    finally:
+        gc.enable()
+    assert said(sidecar, 1) == []
+
+
+def test_a_frozen_encoder_in_evaluation_takes_its_fast_path(attach, sidecar):
+    def train():
+        torch.manual_seed(0)
+        encoder = nn.TransformerEncoder(
+            nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2, enable_nested_tensor=False
+        ).eval()
+        model = nn.Linear(8, 1)
+        model.teacher = encoder
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(2):
+            x = torch.rand(2, 5, 8)
+            h = model(x)
+            with torch.no_grad():
+                goal = encoder(x)
+            step(optimizer, (h - goal).square().mean())
+        return goal
+
+    alone = train()
+    attach()
+    assert torch.equal(train(), alone)
+    said(sidecar, 2)
