@@ -1,6 +1,8 @@
 """What makes a rank's step comparable with the same step of other ranks: small, and said with every step."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from operator import attrgetter
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,3 +49,16 @@ class Replica:
     hint: str = ""
     file: str | None = None
     line: int | None = None
+
+    def told(self) -> dict[str, Any]:
+        """Put what differs from its default: this is said at every step, so it is short and quickly made."""
+        return {
+            name: value
+            for name, value, default in zip(NAMES, VALUES(self), DEFAULTS, strict=True)
+            if value is not default and value != default
+        }
+
+
+NAMES = tuple(spec.name for spec in fields(Replica))
+DEFAULTS = tuple(spec.default for spec in fields(Replica))
+VALUES = attrgetter(*NAMES)

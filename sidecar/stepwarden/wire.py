@@ -232,7 +232,7 @@ def plain(value: Any) -> Any:
 
 def to_dict(message: Message | RankReport) -> dict[str, Any]:
     """Put a message as plain JSON values, without its `type`."""
-    body: dict[str, Any] = plain(asdict(message))
+    body: dict[str, Any] = plain(message.told() if isinstance(message, Replica) else asdict(message))
     return body
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-SAMPLE = 256  # elements of one tensor
+SAMPLE = 64  # elements of one tensor
 TENSORS = 4  # of one call
 DEPTH = 3  # of nested lists and mappings that are looked into
 VARIED = 8  # different values that a batch must hold, or it may be the same by chance
