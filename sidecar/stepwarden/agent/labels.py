@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import functools
 import threading
+import traceback
 from contextlib import contextmanager
+from dataclasses import dataclass
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,13 +23,33 @@ if TYPE_CHECKING:
 SEPARATOR = " > "
 
 
+@dataclass(frozen=True)
+class Raised:
+    """
+    Where an exception was raised, by its id and the line that it passed.
+
+    Many take no weak references, and to hold one would hold all its frames.
+    """
+
+    error: int
+    line: tuple[object, int]
+    labels: str
+
+    def means(self, error: BaseException) -> bool:
+        """Whether it is this exception, and not a later one with the same id."""
+        if id(error) != self.error:
+            return False
+        lines = traceback.walk_tb(error.__traceback__)
+        return any((frame.f_code, number) == self.line for frame, number in lines)
+
+
 class Labels(threading.local):
     """The labels of one thread: those that are open, and those where an exception was last raised."""
 
     def __init__(self) -> None:
         """Begin with none; each thread has its own."""
         self.open: list[str] = []
-        self.raised: tuple[int, str] | None = None
+        self.raised: Raised | None = None
 
 
 OPEN = Labels()
@@ -39,13 +62,12 @@ def current() -> str | None:
 
 def of(error: BaseException) -> str | None:
     """Return the labels that were open where an exception, or one that led to it, was raised."""
-    if OPEN.raised is None:
-        return None
+    raised = OPEN.raised
     seen: set[int] = set()
     one: BaseException | None = error
-    while one is not None and id(one) not in seen:
-        if id(one) == OPEN.raised[0]:
-            return OPEN.raised[1]
+    while raised is not None and one is not None and id(one) not in seen:
+        if raised.means(one):
+            return raised.labels
         seen.add(id(one))
         one = one.__cause__ or one.__context__
     return None
@@ -66,10 +88,12 @@ def entered(name: str) -> None:
     OPEN.open.append(name)
 
 
-def left(name: str, error: object) -> None:
+def left(name: str, error: object, trace: object) -> None:
     """Note that a block ended, by an exception or without. A block may be left out of order."""
-    if isinstance(error, BaseException) and (OPEN.raised is None or OPEN.raised[0] != id(error)):
-        OPEN.raised = (id(error), SEPARATOR.join(OPEN.open))
+    known = OPEN.raised is not None and isinstance(error, BaseException) and OPEN.raised.means(error)
+    if isinstance(error, BaseException) and isinstance(trace, TracebackType) and not known:
+        line = (trace.tb_frame.f_code, trace.tb_lineno)
+        OPEN.raised = Raised(id(error), line, SEPARATOR.join(OPEN.open))
     for index in reversed(range(len(OPEN.open))):
         if OPEN.open[index] == name:
             del OPEN.open[index]
@@ -89,7 +113,7 @@ def install() -> Callable[[], None]:
 
     @functools.wraps(leave)
     def leaving(self: Any, kind: Any, error: Any, trace: Any) -> Any:
-        left(str(self.name), error)
+        left(str(self.name), error, trace)
         return leave(self, kind, error, trace)
 
     cls.__enter__, cls.__exit__ = entering, leaving

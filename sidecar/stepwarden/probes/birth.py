@@ -185,10 +185,10 @@ def next_bad(step: Step, bad: float) -> Eaten | None:
 def first_eater(steps: Sequence[Step], bad: Eaten) -> int | None:
     """Return the first operator that met a bad value from outside."""
     for index, step in enumerate(steps):
-        if any(
-            eaten.op is None and (eaten.source, eaten.name) == (bad.source, bad.name) for eaten in step.inputs
-        ):
-            return index
+        for eaten in step.inputs:
+            same = eaten.op is None and (eaten.source, eaten.name) == (bad.source, bad.name)
+            if same and not math.isfinite(eaten.largest):
+                return index
     return None
 
 
