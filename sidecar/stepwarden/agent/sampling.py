@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 ELEMENTS = 16  # of each parameter, spread over it
 PARAMETERS = 128  # at most, spread over the model
+PICTURES = 4  # dimensions of what may be in channels-last order
 PLAIN = (Tensor, nn.Parameter)  # what a subclass does with `as_strided` isn't known
 
 
@@ -25,13 +26,13 @@ def suits(parameter: Tensor) -> bool:
         and parameter.numel() > 0
         and (
             parameter.is_contiguous()
-            or (parameter.dim() == 4 and parameter.is_contiguous(memory_format=torch.channels_last))
+            or (parameter.dim() == PICTURES and parameter.is_contiguous(memory_format=torch.channels_last))
         )
     )
 
 
 def view(tensor: Tensor) -> Tensor:
-    """Return a view of up to `ELEMENTS` elements. The step is odd, so that no column is met again and again."""
+    """Return a view of up to `ELEMENTS` elements. The step is odd, so no column is met again and again."""
     size = tensor.numel()
     count = min(size, ELEMENTS)
     step = size // count

@@ -82,7 +82,7 @@ def path(root: nn.Module, prefix: str) -> tuple[nn.Module, ...]:
 
 
 def hidden(root: nn.Module) -> Iterator[tuple[str, nn.Module, nn.Parameter]]:
-    """Yield the parameters in plain containers of a root's modules, with names and the module that has them."""
+    """Yield the parameters in plain containers of a root's modules, with names and their modules."""
     for prefix, module in root.named_modules():
         for attribute, value in vars(module).items():
             if type(value) in (list, tuple, dict) and not attribute.startswith("_"):

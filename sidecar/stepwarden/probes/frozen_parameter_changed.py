@@ -68,8 +68,8 @@ def changed(seen: Observation, record: Changed) -> Verdict:
             "move them: set it to None when you freeze, or take them out of the optimizer"
         )
     message = (
-        f"the update changed {some(record.names, record.changed)} by {record.size:.3g} of their norm, although "
-        f"requires_grad is False; {reason}"
+        f"the update changed {some(record.names, record.changed)} by {record.size:.3g} of their norm, "
+        f"although requires_grad is False; {reason}"
     )
     evidence = {
         "changed": record.changed,

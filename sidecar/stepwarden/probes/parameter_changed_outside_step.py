@@ -17,9 +17,9 @@ class Outside:
 
     `changed` of `of` parameters that are looked at, after `quiet` steps in which nothing did. `size` is
     the change's L2 norm over that of the weights, `updates` over that of the update before.
-    `loaded`: by load_state_dict; `evaluated`: at an evaluation; `resumed`: the optimizer's state was loaded
-    as well. `waited` steps have passed in which it didn't come again; `step` is when it came, `place` the
-    line that loaded or evaluated.
+    `occasion` is what the program did meanwhile, one of `OCCASIONS` or nothing; `resumed`: the optimizer's
+    state was loaded as well. `waited` steps have passed in which it didn't come again; `step` is when it
+    came, `place` the line of the occasion.
     """
 
     of: int
@@ -28,8 +28,7 @@ class Outside:
     quiet: int = 0
     size: float = 0.0
     updates: float = 0.0
-    loaded: bool = False
-    evaluated: bool = False
+    occasion: str = ""
     resumed: bool = False
     waited: int = 0
     names: tuple[str, ...] = ()
@@ -37,6 +36,15 @@ class Outside:
 
 
 NEEDS = Outside
+OCCASIONS = {
+    "load": ("load_state_dict", "load the optimizer's state as well, or put back what was there before"),
+    "evaluation": ("an evaluation", "put the trained weights back after it"),
+    "save": ("what was done for a checkpoint", "put the trained weights back after it"),
+}
+OTHERWISE = (
+    "something other than the optimizer",
+    "undo what was meant for a while (an EMA swap, a probe), or do it within the optimizer's step",
+)
 DEFAULTS: Mapping[str, float] = {
     "steps": 5.0,  # without a change, before one is out of the ordinary
     "updates": 1.5,  # times the update before: less is a projection (clamping, a largest norm)
@@ -56,7 +64,7 @@ def probe(seen: Observation, settings: Mapping[str, float]) -> Verdict:
     if healthy := meant(record, settings):
         return Verdict("ok", *healthy)
     everything = record.changed >= settings["part"] * record.of
-    if everything and not (record.loaded or record.evaluated or record.waited >= record.quiet):
+    if everything and not record.occasion and record.waited < record.quiet:
         return Verdict("unknown", "MayComeAgain", "all parameters changed; an average over steps comes again")
     return bad(seen, record)
 
@@ -76,18 +84,11 @@ def meant(record: Outside, settings: Mapping[str, float]) -> tuple[str, str] | N
 
 def bad(seen: Observation, record: Outside) -> Verdict:
     """Say what changed, by how much and when."""
-    how = "something other than the optimizer"
-    out = "undo what was meant for a while (an EMA swap, a probe), or do it within the optimizer's step"
-    if record.loaded:
-        how = "load_state_dict"
-        out = "load the optimizer's state as well, or put the weights back that were there before"
-    elif record.evaluated:
-        how = "an evaluation"
-        out = "put the trained weights back after it"
+    how, out = OCCASIONS.get(record.occasion, OTHERWISE)
     message = (
         f"{how} changed {some(record.names, record.changed)}, of {record.of} parameters, between two steps, "
-        f"by {record.size:.3g} of their norm ({record.updates:.3g} times the update before), after {record.quiet} "
-        f"steps in which only the optimizer did; {out}"
+        f"by {record.size:.3g} of their norm ({record.updates:.3g} times the update before), "
+        f"after {record.quiet} steps in which only the optimizer did; {out}"
     )
     evidence = {
         "changed": record.changed,

@@ -60,10 +60,10 @@ DEFAULTS: Mapping[str, float] = {
 }
 REASONS = {
     "stale": (
-        "the optimizer holds {stale} parameters that belong to no module any more instead; make the optimizer "
-        "after the model is complete"
+        "the optimizer holds {stale} parameters that belong to no module any more instead; make the "
+        "optimizer after the model is complete"
     ),
-    "elsewhere": "the optimizer holds those of another copy of the model, which get no gradient; give it these",
+    "elsewhere": "the optimizer holds those of another copy of the model, without a gradient; give it these",
     "late": "they were added after the optimizer was made; make it afterwards, or call add_param_group",
     "unfrozen": "they were frozen when the optimizer was made, and left out; call add_param_group",
     "loose": "they are in a plain list, which parameters() misses; use nn.ParameterList or nn.ModuleList",
@@ -113,9 +113,9 @@ def still(seen: Observation, record: Still, settings: Mapping[str, float]) -> Ve
         return Verdict("unknown", "ZeroLearningRate", f"the learning rate is 0 for {record.idle} steps")
     if not record.moved:
         message = (
-            f"none of {record.of} elements that are looked at changed in {record.looks} updates, although they "
-            f"have gradients and the learning rate is {rate(record)}: the update is lost to rounding, or never "
-            "applied"
+            f"none of {record.of} elements that are looked at changed in {record.looks} updates, although "
+            f"they have gradients and the learning rate is {rate(record)}: the update is lost to rounding, "
+            "or never applied"
         )
         return said(seen, record, "Still", message)
     if record.low is not None and record.low < settings["part"]:

@@ -46,7 +46,7 @@ def probe(seen: Observation, settings: Mapping[str, float]) -> Verdict:
     what = "shared their memory" if record.memory else "were one parameter"
     message = (
         f"{names} {what} and are two now, with {record.equal:.0%} of their values the same: from this step "
-        "on they part; tie them again behind what copied them (a load with assign=True, to_empty, a wrapper), "
+        "on they part; tie them again behind what copied them (a load with assign=True, to_empty, a wrapper) "
         "before the optimizer is made"
     )
     found = named(seen, KIND, message, record.names, evidence={"equal": record.equal})

@@ -48,8 +48,8 @@ def probe(seen: Observation, settings: Mapping[str, float]) -> Verdict:
     if median > settings["huge"] or steady:
         message = (
             f"the update is {median:.3g} times as large as the weights in the median of {record.of} matrices "
-            f"and {record.largest:.3g} times in {record.name or 'the worst'} (1e-3 is usual), at a learning rate "
-            f"of {said(record.rate)}; lower it"
+            f"and {record.largest:.3g} times in {record.name or 'the worst'} (1e-3 is usual), at a learning "
+            f"rate of {said(record.rate)}; lower it"
         )
         return verdict(seen, record, "TooLarge", message)
     moving = record.rate is None or record.rate > 0

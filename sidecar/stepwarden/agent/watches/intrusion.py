@@ -17,10 +17,10 @@ from torch import Tensor, nn
 from torch.utils.weak import TensorWeakRef
 
 from stepwarden.agent.losses import caller
-from stepwarden.probes.parameter_changed_outside_step import Outside
+from stepwarden.probes.parameter_changed_outside_step import OCCASIONS, Outside
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from torch.optim import Optimizer
 
@@ -29,40 +29,46 @@ if TYPE_CHECKING:
 
 TOLERANCE = 1e-5  # of a parameter's root mean square: what is swapped in and out again is rounded
 LOW_TOLERANCE = 2e-2  # the same in half precision
+METHODS = {"load_state_dict": "load", "eval": "evaluation", "state_dict": "save"}
 LONGEST = 50  # steps that are waited for a change to come again
 
 
 class Occasions:
-    """When weights were loaded and when modules went into evaluation, and by which line."""
+    """When weights were loaded or saved, and when modules went into evaluation, and by which lines."""
 
     def __init__(self) -> None:
         """Begin with none."""
-        self.loads = self.evaluations = 0
+        self.counts = dict.fromkeys(OCCASIONS, 0)
+        self.places: dict[str, tuple[str, int] | None] = {}
         self.loaded: list[TensorWeakRef] = []
-        self.load_place: tuple[str, int] | None = None
-        self.evaluation_place: tuple[str, int] | None = None
 
-    def load(self, module: nn.Module) -> None:
-        """Note a load."""
-        self.loads += 1
-        self.load_place = caller(sys._getframe(1))  # noqa: SLF001 - the cheap way to the caller's line
-        self.loaded = [TensorWeakRef(parameter) for parameter in module.parameters()]
-
-    def evaluation(self, _module: nn.Module) -> None:
-        """Note an evaluation."""
-        self.evaluations += 1
-        self.evaluation_place = caller(sys._getframe(1))  # noqa: SLF001 - as above
+    def note(self, occasion: str, module: nn.Module) -> None:
+        """Note one."""
+        self.counts[occasion] += 1
+        self.places[occasion] = caller(sys._getframe(1))  # noqa: SLF001 - the cheap way to the caller's line
+        if occasion == "load":
+            self.loaded = [TensorWeakRef(parameter) for parameter in module.parameters()]
 
     def concern(self, parameters: Iterable[Tensor]) -> bool:
         """Whether the last load was of some of these parameters."""
         ids = {id(parameter) for reference in self.loaded if (parameter := reference()) is not None}
         return any(id(parameter) in ids for parameter in parameters)
 
+    def since(self, then: Mapping[str, int], parameters: Sequence[Tensor]) -> str:
+        """Return the gravest occasion since some counts."""
+        for occasion, count in self.counts.items():
+            if count > then.get(occasion, 0) and (occasion != "load" or self.concern(parameters)):
+                return occasion
+        return ""
+
     def install(
         self, guard: Callable[[Callable[..., object]], Callable[..., None]]
     ) -> list[Callable[[], None]]:
-        """Wrap two methods of all modules; return what undoes it."""
-        return [wrap("load_state_dict", guard(self.load)), wrap("eval", guard(self.evaluation))]
+        """Wrap three methods of all modules; return what undoes it."""
+        return [
+            wrap(method, guard(functools.partial(self.note, occasion)))
+            for method, occasion in METHODS.items()
+        ]
 
 
 def wrap(name: str, note: Callable[[nn.Module], None]) -> Callable[[], None]:
@@ -71,8 +77,9 @@ def wrap(name: str, note: Callable[[nn.Module], None]) -> Callable[[], None]:
 
     @functools.wraps(original)
     def watched(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        inner = bool(kwargs.get("destination") or kwargs.get("prefix"))  # state_dict calls itself
         outcome = original(module, *args, **kwargs)
-        if not torch.compiler.is_compiling():
+        if not torch.compiler.is_compiling() and not inner:
             note(module)
         return outcome
 
@@ -96,12 +103,14 @@ class Intrusion:
         self.since = 0  # this optimizer's steps before the pending change
         self.said = False
         self.versions: list[int] = []
-        self.then = (0, 0, 0)
+        self.then: dict[str, int] = {}
+        self.state = 0
 
     def note(self, sample: Sample, optimizer: Optimizer) -> None:
         """Note behind an update what a later change is told by."""
         self.versions = [parameter._version for parameter in sample.parameters]  # noqa: SLF001 - no public name
-        self.then = (self.occasions.loads, self.occasions.evaluations, id(optimizer.state))
+        self.then = dict(self.occasions.counts)
+        self.state = id(optimizer.state)
 
     def untouched(self, sample: Sample) -> bool:
         """Whether no in-place change was counted since."""
@@ -110,14 +119,14 @@ class Intrusion:
     def look(
         self, moment: Moment, sample: Sample, update: Tensor | None, after: Tensor, now: Tensor
     ) -> Outside | None:
-        """Return what is to be said at a boundary. `update` is what the last one added, `after` what it left."""
+        """Return what is to be said before an update. The last one added `update` and left `after`."""
         event = None if torch.equal(after, now) else self.event(moment, sample, update, after, now)
         if event is None:
             self.quiet = self.quiet + 1 if self.untouched(sample) else 0
             return self.waiting(moment, len(sample.parameters))
         self.quiet, self.said = 0, True
         again = self.pending is not None
-        self.pending, self.since = None if again or event.loaded or event.evaluated else event, moment.count
+        self.pending, self.since = None if again or event.occasion else event, moment.count
         return event
 
     def waiting(self, moment: Moment, of: int) -> Outside | None:
@@ -144,11 +153,9 @@ class Intrusion:
         count = sum(changed)
         if not count:
             return None
-        loads, evaluations, state = self.then
         kept = torch.tensor(changed)[sample.owner]
         called = moment.names()
-        loaded = self.occasions.loads > loads and self.occasions.concern(sample.parameters)
-        evaluated = self.occasions.evaluations > evaluations
+        occasion = self.occasions.since(self.then, sample.parameters)
         return Outside(
             of=len(changed),
             step=moment.step,
@@ -156,19 +163,14 @@ class Intrusion:
             quiet=self.quiet,
             size=part(delta, after, kept),
             updates=part(delta, update, kept) if update is not None else 0.0,
-            loaded=loaded,
-            evaluated=evaluated,
-            resumed=id(moment.optimizer.state) != state,
+            occasion=occasion,
+            resumed=id(moment.optimizer.state) != self.state,
             names=tuple(
                 name
                 for parameter, bad in zip(sample.parameters, changed, strict=True)
                 if bad and (name := called.get(id(parameter))) is not None
             ),
-            place=self.occasions.load_place
-            if loaded
-            else self.occasions.evaluation_place
-            if evaluated
-            else None,
+            place=self.occasions.places.get(occasion),
         )
 
 
