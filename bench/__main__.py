@@ -7,7 +7,7 @@ Without a name, all of them, one after the other.
 import sys
 from importlib import import_module
 
-BENCHMARKS = ("agent", "growth", "locating", "scale", "reaction")
+BENCHMARKS = ("agent", "growth", "locating", "scale", "reaction", "soak")
 
 
 def main() -> None:
@@ -16,9 +16,11 @@ def main() -> None:
     if name not in (*BENCHMARKS, "all"):
         message = f"{name!r} is not a benchmark: give one of {', '.join(BENCHMARKS)}, or none for all"
         raise SystemExit(message)
+    failed = False
     for each in BENCHMARKS if name == "all" else (name,):
         print(f"== {each}", flush=True)
-        import_module(each).main(options)
+        failed |= bool(import_module(each).main(options))
+    sys.exit(failed)
 
 
 if __name__ == "__main__":

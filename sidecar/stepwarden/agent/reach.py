@@ -40,7 +40,9 @@ class Graph:
 
     def __init__(self, tensors: Iterable[Tensor], bits: Mapping[int, int]) -> None:
         """Walk the graph, before backward frees it. Raises `OverflowError` where it is too large."""
-        self.roots: list[Node] = [node for tensor in tensors if (node := tensor.grad_fn) is not None]
+        self.roots: list[Node] = [
+            node for tensor in tensors if (node := getattr(tensor, "grad_fn", None)) is not None
+        ]
         self.bits = bits
         self.children: dict[Node, tuple[Node, ...]] = {}
         self.reached: dict[Node, int] = {}

@@ -57,7 +57,11 @@ class CourseWatch(Watch):
 
     def backward_began(self, tensors: Sequence[Tensor]) -> None:
         """Count the backward passes whose loss is summed up."""
-        self.passes += any(getattr(tensor, "numel", int)() == 1 for tensor in tensors)
+        for tensor in tensors:
+            size = getattr(tensor, "numel", None)  # a GradientEdge has none
+            if size is not None and size() == 1:
+                self.passes += 1
+                break
 
     def boundary(self, moment: Moment) -> Iterable[object]:
         """Note how many backward passes a step had."""

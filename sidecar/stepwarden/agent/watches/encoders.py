@@ -94,12 +94,14 @@ class Encoders(Watch):
         super().__init__(host)
         self.settings = host.environment.probes.probes[modality_imbalance.KIND]
         self.known: WeakKeyDictionary[Optimizer, Pair] = WeakKeyDictionary()
+        self.asking = False
 
     def backward_began(self, tensors: Sequence[Tensor]) -> None:
         """Look at the graph, where something is in question."""
-        for pair in self.known.values():
-            if pair.looking.wanted:
-                pair.looking.look(tensors, pair.layout)
+        if self.asking:
+            for pair in self.known.values():
+                if pair.looking.wanted:
+                    pair.looking.look(tensors, pair.layout)
 
     def numbers(self, moment: Moment) -> Iterable[object]:
         """Compare the encoders' norms."""
@@ -112,6 +114,7 @@ class Encoders(Watch):
         if seen is None:
             return ()
         pair.looking.wanted = seen.shared is None and seen.steps >= self.settings["steps"] - 1
+        self.asking = any(each.looking.wanted for each in self.known.values())
         return (seen,)
 
     @staticmethod

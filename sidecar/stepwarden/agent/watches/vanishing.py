@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
 NEVER = 1 << 62
+ALIVE = Quiet()
 
 
 @dataclass(slots=True)
@@ -95,12 +96,14 @@ class Vanishing(Watch):
         settings = host.environment.probes.probes[vanishing_gradient.KIND]
         self.steps, self.idle = int(settings["steps"]), int(settings["idle"])
         self.known: WeakKeyDictionary[Optimizer, Weights] = WeakKeyDictionary()
+        self.asking = False
 
     def backward_began(self, tensors: Sequence[Tensor]) -> None:
         """Look at the graph, where something is in question."""
-        for weights in self.known.values():
-            if weights.looking.wanted:
-                weights.looking.look(tensors, weights.layout)
+        if self.asking:
+            for weights in self.known.values():
+                if weights.looking.wanted:
+                    weights.looking.look(tensors, weights.layout)
 
     def numbers(self, moment: Moment) -> Iterable[object]:
         """Compare the sizes of the gradients."""
@@ -109,23 +112,23 @@ class Vanishing(Watch):
         if moment.values is None or not weights.scales:
             return ()
         norms = moment.values.norms
-        sizes = {index: norms[index] * scale for index, scale in weights.scales}
-        largest = max(sizes.values())
+        sizes = [norms[index] * scale for index, scale in weights.scales]
+        largest = max(sizes)
         if largest == 0 and is_loss(moment.values.loss):
             largest = 1.0  # a loss that no gradient comes of
-        if not 0 < largest < math.inf or math.isnan(sum(sizes.values())):
+        if not 0 < largest < math.inf or math.isnan(sum(sizes)):
             return ()  # of a batch without labels, of nothing to learn yet, or of a bad one
-        low = {index for index, size in sizes.items() if size <= RATIO * largest}
-        if not low and not weights.streaks:
-            return (Quiet(),)
-        return (self.judged(weights, sizes, largest, low),)
+        if min(sizes) > RATIO * largest and not weights.streaks:
+            return (ALIVE,)
+        found = {index: size / largest for (index, _), size in zip(weights.scales, sizes, strict=True)}
+        return (self.judged(weights, found),)
 
-    def judged(self, weights: Weights, sizes: dict[int, float], largest: float, low: set[int]) -> Quiet:
+    def judged(self, weights: Weights, ratios: dict[int, float]) -> Quiet:
         """Count the steps of what vanishes, and ask for a look where one is due."""
         quiet = {
-            module: max(sizes[index] for index in indices) / largest
+            module: ratio
             for module, indices in weights.modules.items()
-            if low.issuperset(indices)
+            if (ratio := max(map(ratios.__getitem__, indices))) <= RATIO
         }
         streaks = {
             module: weights.streaks.get(module) or Streak(first=ratio, due=self.steps, wait=self.steps)
@@ -137,6 +140,7 @@ class Vanishing(Watch):
         self.answered(weights, streaks)
         weights.streaks = streaks
         weights.looking.wanted = any(streak.steps >= streak.due - 1 for streak in streaks.values())
+        self.asking = any(each.looking.wanted for each in self.known.values())
         return Quiet(
             parts=tuple(part(module, streak) for module, streak in streaks.items()),
             living=tuple(module for module in weights.modules if module not in quiet),
