@@ -31,7 +31,7 @@ class Measure:
         self.handles: list[Any] = []
         self.own: dict[int, Tensor] = {}
         self.weights: Tensor | None = None
-        self.steps = 0
+        self.steps: dict[int, int] = {}
 
     def watch(self, inner: nn.Module) -> None:
         """Choose a small parameter of a module that is being wrapped."""
@@ -44,13 +44,13 @@ class Measure:
 
     def accumulated(self, parameter: Tensor) -> None:
         """Take the sum of what was accumulated so far: the reduction comes behind this."""
-        if self.on and parameter.grad is not None and not torch.compiler.is_compiling():
+        if self.on(id(parameter)) and parameter.grad is not None and not torch.compiler.is_compiling():
             self.own[id(parameter)] = self.total(parameter.grad)
 
-    @property
-    def on(self) -> bool:
-        """Whether this step is measured."""
-        return self.steps < FIRST or self.steps % EVERY < ON_END
+    def on(self, key: int) -> bool:
+        """Whether this step of a parameter is measured."""
+        steps = self.steps.get(key, 0)
+        return steps < FIRST or steps % EVERY < ON_END
 
     def total(self, gradient: Tensor) -> Tensor:
         """Return the weighted sum over a gradient's first elements."""
@@ -80,10 +80,11 @@ class Measure:
                 return own / scale, self.total(parameter.grad)
         return None, None
 
-    def begin(self) -> None:
-        """Begin a step."""
-        self.steps += 1
-        self.own = {}
+    def begin(self, parameters: Sequence[Tensor]) -> None:
+        """Begin a step of these parameters."""
+        for parameter in parameters:
+            self.steps[id(parameter)] = self.steps.get(id(parameter), 0) + 1
+            self.own.pop(id(parameter), None)
 
     def remove(self) -> None:
         """Take the hooks off again."""

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakKeyDictionary
 
 import torch
-from torch import nn
 
 from stepwarden.agent import fingerprint
 from stepwarden.agent.gradients import norms
@@ -27,7 +26,7 @@ from stepwarden.replica import Replica
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from torch import Tensor
+    from torch import Tensor, nn
     from torch.nn.parallel import DistributedDataParallel
     from torch.optim import Optimizer
 
@@ -52,6 +51,7 @@ class Plan:
     ids: tuple[int, ...] = ()  # of the parameters that had a gradient when it was made
     positions: list[int] | None = None  # among them; None: all
     parameters: list[Tensor] = field(default_factory=list)
+    measured: list[Tensor] = field(default_factory=list)
     wrappers: list[Wrapper] = field(default_factory=list)
     group: str = ""
     size: int = 0
@@ -83,7 +83,7 @@ class ReplicaWatch(Watch):
         self.drafts: dict[tuple[int, int], Callable[[Moment], Replica]] = {}
         self.batch: tuple[int, str] = (0, "")  # how sure it is that this is the data, and its digest
         self.place: tuple[str, int] | None = None
-        self.steps = 0
+        self.steps: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()  # of those that are called first
 
     def install(self) -> Iterable[Callable[[], object]]:
         """Hear of wrappers."""
@@ -103,8 +103,11 @@ class ReplicaWatch(Watch):
             return
         wrapper = self.parallel.find(call.module)
         sure = 2 if wrapper else 1
-        if sure > self.batch[0] and (self.steps < FIRST or self.steps % EVERY < ON_END):
-            self.batch = (sure, fingerprint.of_batch(call.args, call.kwargs))
+        if sure > self.batch[0]:
+            steps = self.steps.get(call.module, 0)
+            self.steps[call.module] = steps + 1
+            look = steps < FIRST or steps % EVERY < ON_END
+            self.batch = (sure, fingerprint.of_batch(call.args, call.kwargs) if look else "")
             self.place = call.place
 
     def forward_ended(self, call: Call, output: Any) -> None:
@@ -123,14 +126,13 @@ class ReplicaWatch(Watch):
         """Gather what must be read before the update."""
         if self.ranks == 1:
             return ()
-        self.steps += 1
         plan = self.plan(moment)
         if not plan.silent and moment.count % self.stride == 0:
             self.drafts[id(moment.optimizer), moment.count] = self.draft(moment, plan)
         self.batch, self.place = (0, ""), None
         for wrapper in self.parallel.wrappers:
             wrapper.begin()
-        self.measure.begin()
+        self.measure.begin(plan.measured)
         return ()
 
     def numbers(self, moment: Moment) -> Iterable[object]:
@@ -148,7 +150,7 @@ class ReplicaWatch(Watch):
         bypass = next((wrapper.bypass for wrapper in plan.wrappers if wrapper.bypass), None)
         file, line = bypass or self.place or moment.reading.place or (None, None)
         scale = current_scale() if self.scale_on else None
-        own, used = self.measure.read(scale, plan.parameters, single=self.met == 1)
+        own, used = self.measure.read(scale, plan.measured, single=self.met == 1)
         look = self.parameters_on and (moment.due or moment.count == SECOND_LOOK)
         weights = norms([one.detach() for one in plan.parameters]) if look and plan.parameters else None
         samples = self.samples(plan, moment.count)
@@ -235,6 +237,7 @@ class ReplicaWatch(Watch):
             plan.group, plan.size = groups.pop()
         plan.silent = any(hasattr(parameter, "to_local") for parameter in owned.values())
         plan.parameters = [one for key, one in owned.items() if key in compared and one.numel()]
+        plan.measured = [one for one in plan.parameters if id(one) in self.measure.watched]
         plan.positions = [place for place, key in enumerate(plan.ids) if key in compared]
         if len(plan.positions) == len(plan.ids):
             plan.positions = None
