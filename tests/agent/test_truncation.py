@@ -456,6 +456,47 @@ class Normalised(Two):
         return self.dropout(self.attention(h, h, h)[0][0])
 
 
+class FrozenForNow(Two):
+    """As wav2vec: the features are not trained in the first updates."""
+
+    updates = 0
+
+    def between(self, h):
+        with torch.set_grad_enabled(self.updates > 10):
+            return torch.tanh(h)
+
+
+class FrozenByFlag(Two):
+    freeze = True
+
+    def between(self, h):
+        if self.freeze:
+            h = h.detach()
+        else:
+            self.trained = True
+        return h
+
+
+class Teacher(Two):
+    """A teacher that was left among the optimizer's parameters."""
+
+    def __init__(self):
+        super().__init__()
+        self.teacher = nn.Linear(4, 4)
+
+    def train(self, mode=True):  # noqa: FBT002 - as torch has it
+        super().train(mode)
+        self.teacher.eval()
+        return self
+
+    def forward(self, x):
+        self.train()
+        with torch.no_grad():
+            goal = self.teacher(x)
+        return self.head((self.body(x) - goal) * self.scale)
+
+
+MEANT = [FrozenForNow, FrozenByFlag, Teacher]
 HEALTHY = [
     Plain, StraightThrough, StopGradient, UnusedHead, LoggedHead, LoggedWeight, Target, MovedInForward,
     EmaCodebook, ShapeOnly, Dropped, Experts, ReentrantWithGradient, NotReentrant, Penalised, CustomFunction,
@@ -508,3 +549,11 @@ def test_what_is_healthy_is_not_accused_and_gives_the_same_numbers(attach, sidec
     assert said(sidecar, steps=3) == []
     assert all(map(torch.equal, watched, alone))
     assert KIND not in attached.agent.host.unknown
+
+
+@pytest.mark.parametrize("model", MEANT, ids=[case.__name__ for case in MEANT])
+def test_what_seems_to_be_meant_is_told_without_an_alarm(attach, sidecar, model):
+    attach()
+    train(model())
+    (finding,) = said(sidecar)
+    assert finding.severity == "info"

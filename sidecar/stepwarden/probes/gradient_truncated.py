@@ -23,12 +23,14 @@ class Truncation:
     A recorded step, and the parameters of the optimizer that have no gradient in it.
 
     `trained` counts those that have one. `why` says why it can't be told where the others lost theirs.
+    `optional` holds lines (file, line) at which the source has a choice.
     """
 
     trace: Trace
     suspects: tuple[str, ...]
     trained: int
     why: str | None = None
+    optional: frozenset[tuple[str | None, int | None]] = frozenset()
 
 
 KIND = "GradientTruncated"
@@ -58,7 +60,13 @@ def probe(seen: Observation, settings: Mapping[str, float]) -> Verdict:
 
 
 def bad(seen: Observation, record: Truncation, cuts: list[Cut]) -> Verdict:
-    """Name the operator that cost most parameters their gradients."""
+    """
+    Name the operator that cost most parameters their gradients.
+
+    What is meant so, as it seems, is told without an alarm: a part that is frozen for now, a teacher.
+    """
+    meant = [one for one in cuts if deliberate(record, one)]
+    cuts = [one for one in cuts if one not in meant] or meant
     worst = cuts[0]
     place, instead = REASONS[worst.why]
     names = worst.parameters
@@ -70,7 +78,13 @@ def bad(seen: Observation, record: Truncation, cuts: list[Cut]) -> Verdict:
     )
     file, line = located(worst)
     found = replace(
-        finding(seen, KIND, message, severity="warning", evidence=evidence(record, cuts)),
+        finding(
+            seen,
+            KIND,
+            message,
+            severity="info" if worst in meant else "warning",
+            evidence=evidence(record, cuts),
+        ),
         module=worst.op.module,
         parameter=names[0],
         op=worst.op.name,
@@ -79,6 +93,16 @@ def bad(seen: Observation, record: Truncation, cuts: list[Cut]) -> Verdict:
         label=worst.op.label,
     )
     return Verdict("bad", "Cut", message, found)
+
+
+def deliberate(record: Truncation, one: Cut) -> bool:
+    """Whether a cut is at a choice in the source, or in a part in evaluation mode while others train."""
+    if one.why not in {"detach", "data", "no_grad", "inference"}:
+        return False
+    if located(one) in record.optional:
+        return True
+    teacher = one.why in {"no_grad", "inference"} and one.op.training is False
+    return teacher and any(op.training for op in record.trace.ops)
 
 
 def located(one: Cut) -> tuple[str | None, int | None]:

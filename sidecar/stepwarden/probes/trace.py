@@ -35,8 +35,9 @@ class Op:
     wrappers; `file` and `line` the user's source. `inside` is the index of the custom Function
     (`custom`) or reentrant checkpoint that ran it. `nodes` are the sequence numbers (first, end) of
     the autograd nodes that it made, `blocked` the inputs to which a custom backward gave None.
-    `switched` is the user's line that ran when gradients were switched off, `entered` the line of that
-    block, or where it is a decorator, the line that ran in the decorated function.
+    `training` is the mode of that module, None outside of all. `switched` is the user's line that ran
+    when gradients were switched off, `entered` the line of that block, or where it is a decorator, the
+    line that ran in the decorated function.
     """
 
     index: int
@@ -49,6 +50,7 @@ class Op:
     label: str | None = None
     grad_enabled: bool = True
     inference: bool = False
+    training: bool | None = None
     custom: bool = False
     inside: int | None = None
     nodes: tuple[int, int] = (0, 0)

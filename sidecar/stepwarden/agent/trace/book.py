@@ -51,8 +51,8 @@ class Book:
         """Begin with nothing. `lean`: only what comes from a tensor that requires a gradient."""
         self.lean = lean
         self.forward = 0  # the first value of the first forward pass
-        self.values = Values(look=look)
         self.modules = Modules()
+        self.values = Values(look=look, home=self.modules.home)
         self.switch = Switch()
         self.ops: list[Op] = []
         self.places: list[int | None] = []  # of each operator: the module that ran
@@ -134,6 +134,7 @@ class Book:
             label=labels.current(),
             grad_enabled=running.grad_enabled,
             inference=torch.is_inference_mode_enabled(),
+            training=self.modules.training(),
             custom=running.custom,
             inside=running.outer,
             nodes=(running.node, next_node()),
@@ -211,7 +212,8 @@ class Book:
             replace(op, module=self.modules.name(place, called), blocked=self.blocked.get(op.index, ()))
             for op, place in zip(self.ops, self.places, strict=True)
         )
-        return Trace(values=self.values.named(tensors), ops=ops, losses=tuple(self.losses), why=why)
+        values = self.values.named(tensors, called)
+        return Trace(values=values, ops=ops, losses=tuple(self.losses), why=why)
 
 
 def rewritten(running: Running) -> list[Tensor]:

@@ -28,6 +28,8 @@ def copies(suspects: Sequence[Tensor], trained: Iterable[Tensor]) -> bool:
 
     Those that hold one number only (norms, biases) tell nothing. Waits for the device.
     """
+    # of sharded ones this rank's own part: no collective is called
+    suspects, trained = [*map(local, suspects)], [*map(local, trained)]
     by_shape: dict[tuple[int, ...], list[Tensor]] = defaultdict(list)
     for parameter in trained:
         by_shape[tuple(parameter.shape)].append(parameter)
@@ -40,6 +42,11 @@ def copies(suspects: Sequence[Tensor], trained: Iterable[Tensor]) -> bool:
         )
         for suspect in telling
     )
+
+
+def local(parameter: Tensor) -> Tensor:
+    """Return the values of a parameter that lie on this rank."""
+    return parameter.to_local() if hasattr(parameter, "to_local") else parameter
 
 
 def varied(parameter: Tensor) -> bool:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import weakref
 from typing import TYPE_CHECKING, Any
 
+from torch import nn
+
 from stepwarden.agent.names import unwrapped
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from torch import nn
+    from torch import Tensor
 
 
 class Modules:
@@ -35,9 +37,25 @@ class Modules:
             while self.running.pop() != id(module):
                 pass
 
+    def home(self, tensor: Tensor) -> tuple[int, str] | None:
+        """Return the module that runs and has a tensor among its parameters, and its name there."""
+        if not isinstance(tensor, nn.Parameter):
+            return None
+        for key in reversed(self.running):
+            module = self.seen[key]()
+            for name, parameter in module._parameters.items() if module is not None else ():  # noqa: SLF001 - as torch names it
+                if parameter is tensor:
+                    return key, name
+        return None
+
     def current(self) -> int | None:
         """Return the key of the innermost module that runs."""
         return self.running[-1] if self.running else None
+
+    def training(self) -> bool | None:
+        """Whether the innermost module that runs is in training mode."""
+        module = self.seen[self.running[-1]]() if self.running else None
+        return module.training if module is not None else None
 
     def outermost(self) -> list[nn.Module]:
         """Return the modules that no other one called, without wrappers."""

@@ -110,6 +110,25 @@ def span(node: ast.AST) -> range:
     return range(first, (getattr(node, "end_lineno", None) or first) + 1)
 
 
+def optional(file: str, line: int) -> bool:
+    """
+    Whether the source has a choice at a line: a part that is frozen for a while is written so.
+
+    That is a conditional expression, an `if` with an `else`, gradients switched by a value.
+    """
+    tree = parsed(file)
+    if tree is None:
+        return False
+    scope = innermost(tree, line)
+    for node in ast.walk(scope):
+        if covers(node, line):
+            if isinstance(node, ast.IfExp) or (isinstance(node, ast.If) and node.orelse):
+                return True
+            if isinstance(node, ast.Call) and getattr(node.func, "attr", None) == "set_grad_enabled":
+                return not all(isinstance(argument, ast.Constant) for argument in node.args)
+    return False
+
+
 def joined(trace: Trace) -> Trace:
     """Let numbers that no operator is known to use flow to where the source uses them."""
     used = {value for op in trace.ops for value in op.inputs}

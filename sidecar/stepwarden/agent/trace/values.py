@@ -13,17 +13,19 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from stepwarden.probes.trace import Value
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
 Known = tuple[Any, int, int]
+Home = tuple[int, str]  # the key of a module, and the name of one of its parameters
 DEPTH = 4  # of lists and dicts in arguments
 
 
 class Values:
     """The values of one recording. `look`: whether NaN, Inf and magnitudes are read as well."""
 
-    def __init__(self, *, look: bool) -> None:
-        """Begin with none."""
+    def __init__(self, *, look: bool, home: Callable[[Tensor], Home | None]) -> None:
+        """Begin with none. `home` tells which module a parameter is in as it is used."""
+        self.home = home
         self.look = look
         self.rows: list[Value] = []
         self.known: dict[int, Known] = {}
@@ -32,6 +34,7 @@ class Values:
         self.writers: dict[int, int] = {}  # by memory: the value that was written to it last
         self.numbers: dict[int, tuple[Any, int]] = {}
         self.sources: list[tuple[int, Any]] = []
+        self.homes: dict[int, Home] = {}
         self.unnamed = 0  # negative numbers for what has no memory of its own
 
     def read(self, tensor: Tensor) -> tuple[int, ...]:
@@ -41,10 +44,17 @@ class Values:
             before = self.holding.get(self.memory(tensor))
             value = self.add(tensor)
             self.sources.append((value, weakref.ref(tensor)))
+            self.settle(tensor, value)
             return (value,) if before is None else (value, before)
         if entry[2] != version(tensor) or self.rows[entry[1]].requires_grad != tensor.requires_grad:
             return (entry[1], *self.with_writer(tensor, self.add(tensor)))
+        self.settle(tensor, entry[1])
         return self.with_writer(tensor, entry[1])
+
+    def settle(self, tensor: Tensor, value: int) -> None:
+        """Note where a parameter is used."""
+        if value not in self.homes and (home := self.home(tensor)) is not None:
+            self.homes[value] = home
 
     def with_writer(self, tensor: Tensor, value: int) -> tuple[int, ...]:
         """Add the value that was written last to the same memory, by another view of it."""
@@ -111,13 +121,19 @@ class Values:
         entry = self.known.get(id(tensor))
         return entry[1] if entry is not None and entry[0]() is tensor else None
 
-    def named(self, names: Mapping[int, str]) -> tuple[Value, ...]:
-        """Return all values, parameters and buffers with their names."""
+    def named(self, names: Mapping[int, str], modules: Mapping[int, str]) -> tuple[Value, ...]:
+        """
+        Return all values, parameters and buffers with their names.
+
+        What stood in a parameter's place while its module ran (unsharded, as FSDP does it) has its name.
+        """
         rows = list(self.rows)
         for value, reference in self.sources:
-            tensor = reference()
-            if tensor is not None and id(tensor) in names:
-                rows[value] = replace(rows[value], leaf=names[id(tensor)])
+            home = self.homes.get(value)
+            name = names.get(id(tensor)) if (tensor := reference()) is not None else None
+            if name is None and home is not None and home[0] in modules:
+                name = ".".join(part for part in (modules[home[0]], home[1]) if part)
+            rows[value] = replace(rows[value], leaf=name)
         return tuple(rows)
 
 

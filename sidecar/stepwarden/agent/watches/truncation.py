@@ -168,18 +168,23 @@ class TruncationWatch(Watch):
             if id(one) in called and not handmade.rewritten(recorder, one)
         }
         trace, why = NOTHING, None
-        if suspects and any(hasattr(parameter, "to_local") for parameter in (*lost, *having)):
-            why = "the parameters are sharded"
+        if suspects and any(hasattr(parameter, "_sharded_size") for parameter in (*lost, *having)):
+            why = "the parameters are flattened and sharded (FullyShardedDataParallel)"
         elif suspects:
             trace, why = self.recorded(recorder, moment)
+        cuts = cut.find(trace, suspects)
         copied = {
             name
-            for one in cut.find(trace, suspects)
+            for one in cuts
             if handmade.copies([suspects[name] for name in one.parameters], having)
             for name in one.parameters
         }
         names = tuple(name for name in suspects if name not in copied)
-        return Truncation(trace=trace, suspects=names, trained=len(having), why=why)
+        places = {gradient_truncated.located(one) for one in cuts}
+        optional = frozenset(
+            (file, line) for file, line in places if file and line and sources.optional(file, line)
+        )
+        return Truncation(trace=trace, suspects=names, trained=len(having), why=why, optional=optional)
 
     def recorded(self, recorder: Recorder, moment: Moment) -> tuple[Trace, str | None]:
         """Return the step's trace, or that of a replay; or say why there is none."""
