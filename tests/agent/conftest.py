@@ -1,76 +1,18 @@
-"""The other side of the wire, and processes under the real torchrun."""
+"""A sidecar to be heard by, and processes under the real torchrun."""
 
 import os
-import socket
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
 import pytest
+from hearing import PATIENCE, Sidecar
 
 from stepwarden import policy, wire
 
 HERE = Path(__file__).parent
 INJECT = HERE.parent.parent / "sidecar" / "stepwarden" / "inject"
-PATIENCE = 120.0
-
-
-class Sidecar:
-    """A socket that keeps what agents say."""
-
-    def __init__(self, folder):
-        self.folder = folder
-        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self.socket.bind(str(folder / wire.SIDECAR_SOCKET))
-        self.socket.settimeout(0.1)
-        self.heard = []
-        self.changed = threading.Condition()
-        self.open = True
-        self.thread = threading.Thread(target=self.listen, daemon=True)
-        self.thread.start()
-
-    def listen(self):
-        while self.open:
-            try:
-                message = wire.from_line(self.socket.recv(wire.MAX_DATAGRAM))
-            except TimeoutError:
-                continue
-            with self.changed:
-                self.heard.append(message)
-                self.changed.notify_all()
-
-    def close(self):
-        if self.open:
-            self.open = False
-            self.thread.join()
-            self.socket.close()
-            (self.folder / wire.SIDECAR_SOCKET).unlink()
-
-    def order(self, **orders):
-        line = wire.to_line(wire.Orders(**orders)).encode()
-        for name in self.folder.glob("rank-*.sock"):
-            self.socket.sendto(line, str(name))
-
-    def wait(self, condition):
-        """Wait until a condition on what was heard is true, and return it."""
-        with self.changed:
-            assert self.changed.wait_for(lambda: condition(self), PATIENCE), self.heard[-20:]
-            return condition(self)
-
-    def of(self, cls):
-        return [message for message in list(self.heard) if isinstance(message, cls)]
-
-    def held(self, step):
-        """Return the ranks that have said that they hold at a step."""
-        return {
-            said.rank: said for said in self.of(wire.RankState) if (said.state, said.step) == ("held", step)
-        }
-
-    def findings(self, kind, step):
-        """Return the findings of a kind and step, by rank."""
-        return {said.rank: said for said in self.of(wire.Finding) if (said.kind, said.step) == (kind, step)}
 
 
 @pytest.fixture(scope="module")

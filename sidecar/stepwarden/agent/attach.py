@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from stepwarden.agent import failures, losses, optimizers, replicas
+from stepwarden.agent import compiled, failures, losses, optimizers, replicas
 from stepwarden.agent.agent import Agent
 from stepwarden.agent.environment import Environment
 from stepwarden.agent.link import Link
@@ -33,11 +33,12 @@ class Attached:
         self.excepthook = sys.excepthook
         self.watcher = self.watch()
         self.undo: list[Callable[[], object]] = [
-            register_optimizer_step_pre_hook(self.agent.before_step).remove,
-            register_optimizer_step_post_hook(self.agent.after_step).remove,
+            register_optimizer_step_pre_hook(compiled.eagerly(self.agent.before_step)).remove,
+            register_optimizer_step_post_hook(compiled.eagerly(self.agent.after_step)).remove,
             optimizers.install(functools.partial(self.agent.guard, self.agent.made)),
             self.agent.calls.install(),
             losses.install(self.agent.losses, self.agent.guard),
+            compiled.install(),
         ]
         self.undo += self.agent.crew.install()
         if environment.ranks > 1 and torch.distributed.is_available():

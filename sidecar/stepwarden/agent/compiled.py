@@ -1,0 +1,51 @@
+"""
+Hooks of optimizers whose step is compiled: they run between two of its graphs.
+
+Torch itself breaks the step of its own into several (`_use_grad` in torch.optim.optimizer).
+A user's own may be one whole graph, asked for by `fullgraph=True`, which a hook would end with an error.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+from torch._compile import _disable_dynamo
+
+WHOLE: list[
+    bool
+] = []  # not empty once a function was compiled that must stay one graph; compiled code is guarded by it
+
+
+def eagerly(hook: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a hook that is also called where the step is compiled, unless it may have to stay one graph."""
+
+    @_disable_dynamo
+    def outside(*args: Any) -> Any:
+        return hook(*args)
+
+    def either(*args: Any) -> Any:
+        return None if torch.compiler.is_compiling() and WHOLE else outside(*args)
+
+    return either
+
+
+def install() -> Callable[[], None]:
+    """Note whether the program wants whole graphs of its functions; return what undoes it."""
+    original: Any = torch.compile
+
+    @functools.wraps(original)
+    def noting(model: Any = None, **options: Any) -> Any:
+        if options.get("fullgraph") and model is not None and not isinstance(model, nn.Module):
+            WHOLE.append(True)
+        return original(model, **options)
+
+    torch.compile = noting
+
+    def undo() -> None:
+        if torch.compile is noting:
+            torch.compile = original
+        WHOLE.clear()
+
+    return undo
