@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from stepwarden.agent.scales import scaled_by
+
 TORCH = str(Path(torch.__file__).parent)
 OURS = str(Path(__file__).parent)
 
@@ -55,10 +57,15 @@ class Losses:
         self.total = value
 
     def before_scaling(self, tensor: Tensor) -> Tensor:
-        """Return the loss itself where `tensor` is what a GradScaler made of it."""
-        if self.unscaled is not None and self.unscaled[0]() is tensor:
+        """Return the loss without a GradScaler's factor, also where it was divided or added up behind it."""
+        if self.unscaled is None:
+            return tensor
+        if self.unscaled[0]() is tensor:
             return self.unscaled[1]
-        return tensor
+        mark = scaled_by(tensor)
+        if mark is None or mark.scale is None:
+            return tensor
+        return tensor.detach() / mark.scale.to(tensor.device, non_blocking=True)
 
     def scaled(self, loss: Any, outcome: Any) -> None:
         """Note that a GradScaler made `outcome` of `loss`."""

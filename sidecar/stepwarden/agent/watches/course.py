@@ -56,7 +56,9 @@ class CourseWatch(Watch):
         self.counted: dict[int, int] = {}  # backward passes, by id of a moment whose numbers are awaited
 
     def backward_began(self, tensors: Sequence[Tensor]) -> None:
-        """Count the backward passes whose loss is summed up."""
+        """Count the backward passes whose loss is summed up, anew behind a step that a scaler skipped."""
+        if self.host.losses.total is None:
+            self.passes = 0
         for tensor in tensors:
             size = getattr(tensor, "numel", None)  # a GradientEdge has none
             if size is not None and size() == 1:
@@ -71,7 +73,9 @@ class CourseWatch(Watch):
     def numbers(self, moment: Moment) -> Iterable[object]:
         """Put the step beside those before."""
         passes = self.counted.pop(id(moment), 0)
-        past = self.pasts.setdefault(moment.optimizer, Past())
+        past = self.pasts.get(moment.optimizer)
+        if past is None:
+            past = self.pasts[moment.optimizer] = Past()
         past.follow(moment)
         values = moment.values
         if values is None:
