@@ -16,6 +16,7 @@ from stepwarden.probes.replicas import (
     gradient_scale_wrong,
     replicas_diverged,
 )
+from stepwarden.probes.replicas.together import SUPPOSED
 from stepwarden.replica import Replica
 from stepwarden.wire import Finding, Verdict
 
@@ -53,6 +54,7 @@ class Course:
     members: dict[int, Replica] = field(default_factory=dict)  # by rank: its last step
     silent: set[str] = field(default_factory=set)  # kinds that are bad, and were said
     agreed: int = 0
+    twins: bool = False  # ranks that may be replicas began with the same parameters
     reasons: set[tuple[str, str]] = field(default_factory=set)  # kinds and why they could not be told, logged
     cause: int | None = None  # the step at which what makes replicas part was first said
 
@@ -148,7 +150,10 @@ class Replicas:
 
     def judge(self, course: Course, records: tuple[Replica, ...], *, whole: bool) -> Iterator[Finding]:
         """Yield what is new in a step; what lasts is said once. A look at some ranks clears nothing."""
-        seen = Together(records=records, before=course.last, agreed=course.agreed >= AGREED)
+        if whole and records[0].count == 0:
+            course.twins = twins(records)
+        supposed = course.twins or course.agreed >= AGREED
+        seen = Together(records=records, before=course.last, agreed=supposed)
         for kind, verdict in replicas.judge(seen):
             tell(course, kind, verdict)
             if verdict.finding is not None:
@@ -170,6 +175,12 @@ def since(course: Course, finding: Finding) -> Finding:
         return finding
     message = f"{finding.message} (their gradients or scales differ since step {course.cause})"
     return replace(finding, first_step=course.cause, message=message)
+
+
+def twins(records: tuple[Replica, ...]) -> bool:
+    """Whether ranks that are supposed to be replicas began with the same parameters."""
+    held = {(record.parameters, record.names) for record in records}
+    return records[0].group.startswith(SUPPOSED) and len(held) == 1 and records[0].parameters != ""
 
 
 def alike(records: tuple[Replica, ...]) -> bool:

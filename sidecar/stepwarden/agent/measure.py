@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from stepwarden.agent.fingerprint import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 MOST = 4096  # elements
 FIRST, EVERY, ON_END = 20, 20, 4  # steps that are measured: the first ones, then some on end
@@ -33,14 +33,14 @@ class Measure:
         self.weights: Tensor | None = None
         self.steps: dict[int, int] = {}
 
-    def watch(self, inner: nn.Module) -> None:
-        """Choose a small parameter of a module that is being wrapped."""
+    def watch(self, inner: nn.Module, accumulated: Callable[..., None]) -> None:
+        """Choose a small parameter of a module that is being wrapped; `accumulated` is guarded."""
         usable = [one for one in inner.parameters() if one.requires_grad and one.is_leaf and plain(one)]
         if not usable:
             return
         chosen = min(usable, key=lambda one: (one.ndim != 1, one.numel() < 4, one.numel()))  # noqa: PLR2004
         self.watched[id(chosen)] = weakref.ref(chosen)
-        self.handles.append(chosen.register_post_accumulate_grad_hook(self.accumulated))  # type: ignore[no-untyped-call]  # torch's
+        self.handles.append(chosen.register_post_accumulate_grad_hook(accumulated))  # type: ignore[no-untyped-call]  # torch's
 
     def accumulated(self, parameter: Tensor) -> None:
         """Take the sum of what was accumulated so far: the reduction comes behind this."""

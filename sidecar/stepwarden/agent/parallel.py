@@ -43,10 +43,12 @@ class Wrapper:
         self.built = {id(parameter): weakref.ref(parameter) for parameter in trainable}
         self.frozen = {id(p): weakref.ref(p) for p in inner.parameters() if not p.requires_grad}
         self.inside = {id(module) for module in inner.modules()}
+        self.idle = -1  # boundaries since it was called
         self.begin()
 
     def begin(self) -> None:
         """Begin a step."""
+        self.idle += 1
         self.forwards: list[bool] = []
         self.backwards: list[bool] = []
         self.bypass: tuple[str, int] | None = None
@@ -59,6 +61,7 @@ class Wrapper:
         if outer is None:
             return
         if unwrapped(call.module) is outer:
+            self.idle = 0
             self.forwards.append(bool(outer.require_backward_grad_sync))
             self.place = self.place or call.place
         else:
@@ -85,6 +88,12 @@ class Wrapper:
             return set()
         ignored = getattr(outer, "parameters_to_ignore", ())
         return {id(p) for name, p in outer.module.named_parameters() if name not in ignored}
+
+    def all(self) -> set[int]:
+        """Return the ids of all parameters that are, or were, in the wrapped module."""
+        outer = self.outer()
+        current = () if outer is None else outer.module.parameters()
+        return {id(parameter) for parameter in current} | self.built.keys() | self.frozen.keys()
 
     def group(self) -> tuple[str, int]:
         """Return a name of the ranks that hold replicas, and their number."""

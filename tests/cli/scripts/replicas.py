@@ -69,6 +69,30 @@ def changed_on_rank_0():
     return outer
 
 
+class Head(nn.Module):
+    """A loss with a weight of its own, which nobody wrapped."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(4))
+
+    def forward(self, x):
+        return x * self.scale
+
+
+class Two(nn.Module):
+    """A wrapped model and the loss beside it, as far as an optimizer sees them."""
+
+    def __init__(self, *, seeded):
+        super().__init__()
+        self.outer, self.head = wrapped(), Head()
+        if not seeded:
+            nn.init.normal_(self.head.scale)
+
+    def forward(self, x):
+        return self.head(self.outer(x))
+
+
 def same_seed():
     drawn = torch.Generator().manual_seed(3)
     return lambda _step: torch.randn(16, 8, generator=drawn)
@@ -94,6 +118,7 @@ HEALTHY = {
     "constant_input": lambda: train(wrapped(), batch=lambda step: torch.full((16, 8), step + 1.0)),
     "by_hand": lambda: train(net(), before=averaged(99)),
     "ensemble": lambda: train(net()),
+    "shards_beside": lambda: train(Two(seeded=False)),
 }
 FAULTY = {
     "never_synchronised": lambda: train(wrapped(), micro=2, sync=False),
@@ -106,6 +131,7 @@ FAULTY = {
     "averaged_twice": lambda: train(wrapped(), before=scaled(1 / RANKS)),
     "same_seed": lambda: train(wrapped(), batch=same_seed()),
     "same_loader": lambda: train(wrapped(), batch=by_loader()),
+    "loss_not_wrapped": lambda: train(Two(seeded=True)),
     "by_hand_then_not": lambda: train(net(), steps=9, before=averaged(6)),
 }
 for number, (name, run) in enumerate((HEALTHY | FAULTY).items(), 1):

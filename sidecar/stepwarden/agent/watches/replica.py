@@ -7,7 +7,6 @@ Evidence is only that ranks differ. What a rank sees of a missing reduction by i
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 from weakref import WeakKeyDictionary
 
@@ -15,12 +14,15 @@ import torch
 
 from stepwarden.agent import fingerprint
 from stepwarden.agent.gradients import norms
+from stepwarden.agent.guarded import guarded
 from stepwarden.agent.measure import Measure
 from stepwarden.agent.parallel import Parallel, Wrapper
 from stepwarden.agent.parameters import trained
+from stepwarden.agent.plans import Plan, measure, meet
 from stepwarden.agent.watch import Host, Moment, Watch
 from stepwarden.agent.watches.scaling import current_scale
 from stepwarden.probes import replicas
+from stepwarden.probes.replicas.together import SUPPOSED
 from stepwarden.replica import Replica
 
 if TYPE_CHECKING:
@@ -43,24 +45,6 @@ BY_HAND = (
 SECOND_LOOK = 10  # the step at which parameters are compared again, before the usual period
 
 
-@dataclass(slots=True, eq=False)
-class Plan:
-    """How an optimizer's steps are told: which of its parameters are compared, and with whom."""
-
-    index: int
-    ids: tuple[int, ...] = ()  # of the parameters that had a gradient when it was made
-    positions: list[int] | None = None  # among them; None: all
-    parameters: list[Tensor] = field(default_factory=list)
-    measured: list[Tensor] = field(default_factory=list)
-    wrappers: list[Wrapper] = field(default_factory=list)
-    group: str = ""
-    size: int = 0
-    why: str = ""
-    names: str = ""
-    hint: str = ""
-    silent: bool = False
-
-
 class ReplicaWatch(Watch):
     """Gathers what is told of one step until its numbers are there."""
 
@@ -80,7 +64,7 @@ class ReplicaWatch(Watch):
         self.measure = Measure()
         self.plans: WeakKeyDictionary[Optimizer, Plan] = WeakKeyDictionary()
         self.met = 0  # optimizers so far, also those that are gone
-        self.drafts: dict[tuple[int, int], Callable[[Moment], Replica]] = {}
+        self.drafts: dict[tuple[int, int], list[Callable[[Moment], Replica]]] = {}
         self.batch: tuple[int, str] = (0, "")  # how sure it is that this is the data, and its digest
         self.place: tuple[str, int] | None = None
         self.steps: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()  # of those that are called first
@@ -89,13 +73,14 @@ class ReplicaWatch(Watch):
         """Hear of wrappers."""
         if self.ranks == 1 or not torch.distributed.is_available():
             return ()
-        return [self.parallel.install(self.wrapped), self.measure.remove]
+        made = guarded(self.host, COMPARED, self.wrapped)
+        return [self.parallel.install(made), self.measure.remove]
 
     def wrapped(self, outer: DistributedDataParallel, inner: nn.Module) -> None:
         """Note a wrapper while it is made."""
         self.parallel.wrappers.append(Wrapper(outer, inner))
         if self.scale_on:
-            self.measure.watch(inner)
+            self.measure.watch(inner, guarded(self.host, (replicas.KINDS[0],), self.measure.accumulated))
 
     def forward_began(self, call: Call) -> None:
         """Look at the batch: the wrapper's input, or else that of the first call in a step."""
@@ -128,7 +113,8 @@ class ReplicaWatch(Watch):
             return ()
         plan = self.plan(moment)
         if not plan.silent and moment.count % self.stride == 0:
-            self.drafts[id(moment.optimizer), moment.count] = self.draft(moment, plan)
+            each = [self.draft(moment, one) for one in (plan, plan.strays) if one is not None]
+            self.drafts[id(moment.optimizer), moment.count] = each
         self.batch, self.place = (0, ""), None
         for wrapper in self.parallel.wrappers:
             wrapper.begin()
@@ -137,9 +123,8 @@ class ReplicaWatch(Watch):
 
     def numbers(self, moment: Moment) -> Iterable[object]:
         """Tell the step, now that its numbers are there."""
-        draft = self.drafts.pop((id(moment.optimizer), moment.count), None)
-        if draft is not None:
-            self.host.tell(draft(moment))
+        for finish in self.drafts.pop((id(moment.optimizer), moment.count), ()):
+            self.host.tell(finish(moment))
         return ()
 
     def draft(self, moment: Moment, plan: Plan) -> Callable[[Moment], Replica]:
@@ -154,7 +139,7 @@ class ReplicaWatch(Watch):
         look = self.parameters_on and (moment.due or moment.count == SECOND_LOOK)
         weights = norms([one.detach() for one in plan.parameters]) if look and plan.parameters else None
         samples = self.samples(plan, moment.count)
-        inputs = self.batch[1]
+        inputs = "" if plan.group.startswith(SUPPOSED) else self.batch[1]
         rates = tuple(
             float(group["lr"])
             for group in moment.optimizer.param_groups[:RATES]
@@ -213,37 +198,15 @@ class ReplicaWatch(Watch):
         plan = Plan(index=known.index if known else self.met, ids=ids)
         self.met += known is None
         self.plans[moment.optimizer] = plan
-        self.meet(plan, moment)
-        reason = "Sharded" if plan.silent else "NotDataParallel" if not plan.group else ""
+        owned = {id(parameter): parameter for parameter in trained(moment.optimizer)}
+        meet(plan, owned, moment.names(), self.parallel, self.ranks)
+        measure(plan, self.measure)
+        reason = "Sharded" if plan.silent else "" if plan.known else "NotDataParallel"
         for kind in COMPARED:
             self.host.unknown.pop(kind, None)
             if reason and kind in self.host.environment.probes.probes:
                 self.host.unknown[kind] = reason
         return plan
-
-    def meet(self, plan: Plan, moment: Moment) -> None:
-        """Find out with whom a step is compared, and by which parameters."""
-        owned = {id(parameter): parameter for parameter in trained(moment.optimizer)}
-        called = moment.names()
-        plan.wrappers = self.parallel.holders(owned)
-        compared = {key for key, parameter in owned.items() if fingerprint.plain(parameter)}
-        if plan.wrappers:
-            compared &= set().union(*(wrapper.compared() for wrapper in plan.wrappers))
-            plan.hint = next(filter(None, (w.lasting(owned, called) for w in plan.wrappers)), "")
-            plan.why = next(filter(None, (wrapper.relaxed() for wrapper in plan.wrappers)), "")
-        groups = {wrapper.group() for wrapper in plan.wrappers}
-        plan.size = self.ranks
-        if len(groups) == 1 and not plan.why:
-            plan.group, plan.size = groups.pop()
-        plan.silent = any(hasattr(parameter, "to_local") for parameter in owned.values())
-        plan.parameters = [one for key, one in owned.items() if key in compared and one.numel()]
-        plan.measured = [one for one in plan.parameters if id(one) in self.measure.watched]
-        plan.positions = [place for place, key in enumerate(plan.ids) if key in compared]
-        if len(plan.positions) == len(plan.ids):
-            plan.positions = None
-        plan.names = fingerprint.of_text(
-            f"{called.get(id(one), '?')} {tuple(one.shape)}" for one in plan.parameters
-        )
 
 
 def gradients(found: Sequence[float]) -> dict[str, Any]:

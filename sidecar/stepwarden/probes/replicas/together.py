@@ -8,6 +8,7 @@ from typing import Any
 from stepwarden.replica import Replica
 from stepwarden.wire import Finding, Severity, Verdict
 
+SUPPOSED = "?"  # begins the name of a group of which no rank knows that it is one
 SHOWN = 16  # ranks whose numbers stand in the evidence
 NAMED = 4  # ranks whose numbers stand in the message
 
@@ -18,7 +19,8 @@ class Together:
     One step of one optimizer, as several ranks saw it, in the order of their numbers.
 
     `before` is the step before it. `agreed`: the ranks used the same gradients of different inputs for a
-    while, so they are replicas although no rank knows it.
+    while, or began with the same parameters beside some that are replicated, so they are replicas although
+    no rank knows it.
     """
 
     records: tuple[Replica, ...]
@@ -28,7 +30,8 @@ class Together:
     @property
     def known(self) -> bool:
         """Whether the ranks know that they are replicas."""
-        return bool(self.records) and all(record.group for record in self.records)
+        groups = [record.group for record in self.records]
+        return bool(groups) and all(group and not group.startswith(SUPPOSED) for group in groups)
 
     def incomparable(self) -> Verdict | None:
         """Return why these ranks can't be compared; None where they can."""
