@@ -105,7 +105,9 @@ class Encoders(Watch):
 
     def numbers(self, moment: Moment) -> Iterable[object]:
         """Compare the encoders' norms."""
-        pair = self.known.setdefault(moment.optimizer, Pair())
+        pair = self.known.get(moment.optimizer)
+        if pair is None:
+            pair = self.known[moment.optimizer] = Pair()
         pair.follow(moment)
         if moment.values is None or len(pair.encoders) < 2:  # noqa: PLR2004 - a pair
             return ()

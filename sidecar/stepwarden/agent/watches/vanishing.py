@@ -107,7 +107,9 @@ class Vanishing(Watch):
 
     def numbers(self, moment: Moment) -> Iterable[object]:
         """Compare the sizes of the gradients."""
-        weights = self.known.setdefault(moment.optimizer, Weights())
+        weights = self.known.get(moment.optimizer)
+        if weights is None:
+            weights = self.known[moment.optimizer] = Weights()
         weights.follow(moment)
         if moment.values is None or not weights.scales:
             return ()
