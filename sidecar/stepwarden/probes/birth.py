@@ -110,13 +110,15 @@ class Node:
     One node of a recorded backward pass.
 
     `received` are the largest magnitudes of the gradients that came in, `sent` those that it made, each
-    with the index of the node that it goes to (None: nobody took it). `op` is the forward operator.
+    with the index of the node that it goes to (None: nobody took it). `op` is the forward operator,
+    `smallest` the smallest magnitude in what it had saved, where it was looked at.
     """
 
     name: str
     received: tuple[float, ...]
     sent: tuple[tuple[float, int | None], ...]
     op: int | None = None
+    smallest: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +128,8 @@ class Birth:
 
     `source` "op": the operator `op` (an index), in the `backward` pass or the forward one; else something
     that was bad before the model began, called `name`, and `op` is the first operator that it met.
-    `largest_in` (of what was finite) and `largest_out` are the magnitudes around it.
+    `largest_in` (of what was finite), `largest_out` and `smallest` (of what was saved for the backward
+    pass) are the magnitudes around it.
     """
 
     source: Source
@@ -136,6 +139,7 @@ class Birth:
     name: str | None = None
     largest_in: float | None = None
     largest_out: float | None = None
+    smallest: float | None = None
 
 
 def finite(numbers: Sequence[float]) -> bool:
@@ -251,6 +255,7 @@ def of_step(
         node=node.name,
         largest_in=received,
         largest_out=worst([gradient for gradient, _ in node.sent]),
+        smallest=node.smallest,
     )
 
 

@@ -22,7 +22,6 @@ class Backward:
 
     nodes: list[Node]
     bad: list[int]
-    wanted: list[int]  # the places of the bad ones among those that were wanted
 
 
 class Watched:
@@ -33,6 +32,7 @@ class Watched:
         self.node = node
         self.received: list[Tensor | float] = []
         self.sent: list[Tensor | float] = []
+        self.smallest: float | None = None
 
     def ran(self, order: list[Watched]) -> Any:
         """Return the hook. It changes nothing."""
@@ -40,6 +40,8 @@ class Watched:
         def hook(made: Sequence[Tensor | None], came: Sequence[Tensor | None]) -> None:
             self.received = [measured(gradient) for gradient in came]
             self.sent = [measured(gradient) for gradient in made]
+            if bad(self.sent) and not bad(self.received):
+                self.smallest = smallest(self.node)  # now: what was saved is let go behind the hooks
             order.append(self)
 
         return hook
@@ -48,6 +50,25 @@ class Watched:
 def measured(gradient: Tensor | None) -> Tensor | float:
     """Measure a gradient that may not be there."""
     return magnitude.NOTHING if gradient is None else magnitude.measure(gradient)
+
+
+def bad(measures: Sequence[Tensor | float]) -> bool:
+    """Whether one is not finite. Waits for the device."""
+    return not all(map(math.isfinite, magnitude.read(measures)))
+
+
+def smallest(node: Any) -> float | None:
+    """Return the smallest magnitude in what a node saved, None where nothing is found."""
+    found = []
+    for name in dir(node):
+        if name.startswith("_saved_"):
+            try:
+                value = getattr(node, name)
+            except RuntimeError:  # a hook of the user's on saved tensors gives each only once
+                continue
+            if isinstance(value, Tensor) and value.is_floating_point() and value.numel():
+                found.append(float(value.detach().abs().min()))
+    return min(found, default=None)
 
 
 def graph(roots: Sequence[Tensor]) -> dict[Any, None]:
@@ -83,10 +104,10 @@ def again(
         if (variable := getattr(node, "variable", None)) is not None and id(node) not in places:
             places[id(node)] = len(order) + len(leaves)
             leaves[id(variable)] = places[id(node)]
-    bad = [place for place, value in enumerate(results) if not math.isfinite(value)]
+    spoiled = [place for place, value in enumerate(results) if not math.isfinite(value)]
     made = plain(order, places, makers)
     made += [Node(name="leaf", received=(), sent=())] * len(leaves)
-    return Backward(made, [leaves[id(wanted[place])] for place in bad if id(wanted[place]) in leaves], bad)
+    return Backward(made, [leaves[id(wanted[place])] for place in spoiled if id(wanted[place]) in leaves])
 
 
 def plain(order: Sequence[Watched], places: Mapping[int, int], makers: Mapping[int, int]) -> list[Node]:
@@ -104,6 +125,7 @@ def plain(order: Sequence[Watched], places: Mapping[int, int], makers: Mapping[i
                 received=received,
                 sent=tuple(zip(sent, targets, strict=False)),
                 op=makers.get(number(watched.node)),
+                smallest=watched.smallest,
             )
         )
     return made

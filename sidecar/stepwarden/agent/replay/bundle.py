@@ -133,7 +133,7 @@ def read(content: Mapping[str, Any]) -> Snapshot:
         place=content["place"],
         versions=versions(tree.tensors((args, kwargs))),
         random=Randomness(cpu, cuda if torch.cuda.is_available() else {}, python, numpy),
-        casting=content["casting"],
+        casting=cast(content["casting"]),
         buffers=[(buffers[name], -1, kept) for name, kept in content["buffers"].items()],
         labels=content["labels"],
         gradients=content["gradients"],
@@ -141,3 +141,10 @@ def read(content: Mapping[str, Any]) -> Snapshot:
     )
     torch.use_deterministic_algorithms(content["deterministic"])
     return snapshot
+
+
+def cast(casting: Mapping[str, torch.dtype | None]) -> Mapping[str, torch.dtype | None]:
+    """Return the casts of a call for where it runs now: on the CPU, if there is no accelerator."""
+    if torch.cuda.is_available():
+        return casting
+    return {"cpu": next((dtype for dtype in casting.values() if dtype is not None), None)}

@@ -24,7 +24,7 @@ class Plain:
 
 
 def plain(*args: Any, **kwargs: Any) -> Iterator[None]:
-    """Stand for `_checkpoint_without_reentrant_generator`: nothing before the call, nothing behind it."""
+    """Stand for what surrounds a call that isn't reentrant: nothing before it, nothing behind it."""
     del args, kwargs
     yield
 
@@ -37,7 +37,11 @@ def recomputing_nothing() -> Iterator[None]:
     `checkpoint` itself is bound to names in the user's files; what it calls is looked up here.
     """
     module: Any = checkpointing
-    names = {"CheckpointFunction": Plain, "_checkpoint_without_reentrant_generator": plain}
+    names = {
+        "CheckpointFunction": Plain,
+        "_checkpoint_without_reentrant_generator": plain,
+        "_checkpoint_without_reentrant_generator_impl": plain,  # of newer ones
+    }
     before = {name: getattr(module, name) for name in names if hasattr(module, name)}
     for name in before:
         setattr(module, name, names[name])

@@ -32,6 +32,7 @@ class Examined:
     incoming: bool
     outputs: bool
     partial: bool
+    why: str | None = None  # the recording is incomplete
 
 
 def examine(snapshot: Snapshot) -> Examined:
@@ -69,4 +70,5 @@ def within(snapshot: Snapshot) -> Examined:
         incoming=incoming,
         outputs=all(math.isfinite(eaten.largest) for eaten in used),
         partial=len(came) < len(snapshot.gradients),
+        why=recording.recorder.why,
     )

@@ -67,8 +67,7 @@ class Explaining:
         try:
             return self.found(moment)
         except Exception as error:  # noqa: BLE001 - a replay that fails says so, and the finding is made all the same
-            text = " ".join(str(error).split())
-            return Story(status="unknown", reason=f"the replay raised {type(error).__name__}: {text:.200}")
+            return Story(status="unknown", reason=raised(error))
 
     def found(self, moment: Moment) -> Story:
         """Run the calls again, the oldest first, until one is to blame."""
@@ -81,6 +80,9 @@ class Explaining:
             except CannotReplay as error:
                 reasons.append(str(error))
                 continue
+            except Exception as error:  # noqa: BLE001 - the model is the user's, and another call may do
+                reasons.append(raised(error))
+                continue
             incoming |= not seen.incoming and seen.outputs
             told = self.of_call(call, seen)
             if told is not None and told.status == "ok" and told.op is not None:
@@ -90,6 +92,8 @@ class Explaining:
                 outside, self.culprit = told, call
             if seen.partial:
                 reasons.append("a gradient of its output was too large to keep")
+            if seen.why is not None:
+                reasons.append(f"the recording is incomplete: {seen.why}")
         if outside is not None:
             return outside
         if incoming:
@@ -111,7 +115,16 @@ class Explaining:
             return f"{self.lost} earlier calls of the step were not kept, and the kept ones are finite"
         if not self.calls:
             return "no module call of this step received a gradient: nothing to run again"
-        return "run again all is finite: what went wrong depends on more than batch, weights and random state"
+        return (
+            "run again all is finite: the gradients were spoiled behind backward (by clipping, a hook, a "
+            "reduction), or it depends on more than batch, weights and random state"
+        )
+
+
+def raised(error: Exception) -> str:
+    """Say what a replay raised."""
+    text = " ".join(str(error).split())
+    return f"the replay raised {type(error).__name__}: {text:.200}"
 
 
 def activation(finding: Finding, told: Story) -> list[Finding]:

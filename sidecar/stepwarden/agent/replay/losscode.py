@@ -7,6 +7,7 @@ import re
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
+from stepwarden.agent.replay.lossside import TARGET
 from stepwarden.agent.replay.story import ADVICE, Story
 
 if TYPE_CHECKING:
@@ -19,10 +20,14 @@ SPELLED = {"div": r"/(?![/=])|\bdiv(?:ide)?_?\s*\(", "pow": r"\*\*|\bpow_?\s*\("
 def story(loss: LossSide, place: tuple[str, int] | None) -> Story:
     """Tell that the loss code is to blame, and as much more as is sure."""
     guilty = sorted(set(loss.guilty()))
-    op = guilty[0] if len(guilty) == 1 else None
+    targets = [one for one in guilty if one.startswith(TARGET)]
+    op = guilty[0] if len(guilty) == 1 and not targets else None
     file, line = place or (None, None)
     named = located(op, file, line) if op is not None and file is not None and line is not None else None
     at = f" ({PurePath(file).name}:{named or line})" if file is not None else ""
+    if targets:
+        cause = f"{targets[0]} itself holds NaN or Inf{at}: look at the data"
+        return Story(status="ok", cause=cause, file=file, line=line, more={"loss_graph": loss.chain[:SHOWN]})
     what = f"{op} in the code" if op is not None else "the code"
     advice = f" - {ADVICE[op]}" if op in ADVICE else ""
     more: dict[str, Any] = {"loss_graph": loss.chain[:SHOWN], "loss_suspects": guilty}

@@ -39,8 +39,16 @@ SAVED = {
     "LogSoftmaxBackward0": ("_saved_result", "log_softmax"),
     "SoftmaxBackward0": ("_saved_result", "softmax"),
     "NllLossBackward0": ("_saved_total_weight", "nll_loss"),
-    "BinaryCrossEntropyBackward0": ("_saved_self", "binary_cross_entropy"),
+    "MseLossBackward0": ("_saved_target", "the target of mse_loss"),
+    "SmoothL1LossBackward0": ("_saved_target", "the target of smooth_l1_loss"),
+    "HuberLossBackward0": ("_saved_target", "the target of huber_loss"),
+    "BinaryCrossEntropyBackward0": ("_saved_target", "the target of binary_cross_entropy"),
+    "BinaryCrossEntropyWithLogitsBackward0": (
+        "_saved_target",
+        "the target of binary_cross_entropy_with_logits",
+    ),
 }
+TARGET = "the target of "
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import warnings
 from collections import OrderedDict
 from contextlib import ExitStack, contextmanager
@@ -67,6 +69,13 @@ def values(modules: Sequence[nn.Module]) -> list[tuple[Tensor, Tensor]]:
 
 
 @contextmanager
+def silence() -> Iterator[None]:
+    """Print nothing: what a model prints in its forward pass was printed already."""
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        yield
+
+
+@contextmanager
 def preserved(modules: Sequence[nn.Module]) -> Iterator[None]:
     """
     Put all back that a forward and a backward pass of some modules may change.
@@ -83,7 +92,7 @@ def preserved(modules: Sequence[nn.Module]) -> Iterator[None]:
         for tensor, _ in copies:
             versions.enter_context(_unsafe_preserve_version_counter(tensor))
         try:
-            with warnings.catch_warnings(), unwatched():
+            with warnings.catch_warnings(), unwatched(), silence():
                 warnings.simplefilter("ignore")
                 yield
         finally:

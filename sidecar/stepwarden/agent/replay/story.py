@@ -7,8 +7,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Literal
 
-from stepwarden.probes.birth import worst
-
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -49,6 +47,7 @@ class Story:
     label: str | None = None
     largest_in: float | None = None
     largest_out: float | None = None
+    smallest: float | None = None
     more: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -63,6 +62,7 @@ def of_birth(birth: Birth, steps: Sequence[Step], root: str) -> Story:
         label=step.label if step is not None else None,
         largest_in=birth.largest_in,
         largest_out=birth.largest_out,
+        smallest=birth.smallest,
     )
     if birth.source == "op":
         op = step.name if step is not None else of_node(birth.node or "")
@@ -87,11 +87,14 @@ def sentence(op: str, module: str | None, step: Step | None, birth: Birth) -> st
     made = said(birth.largest_out)
     advice = f" - {ADVICE[op]}" if op in ADVICE else ""
     if birth.backward:
-        sizes = [item.largest for item in step.inputs] if step is not None else []
-        forward = f"; its largest input was {number(worst(sizes))}" if sizes else ""
+        saved = (
+            ""
+            if birth.smallest is None
+            else f"; the smallest value that it had saved is {birth.smallest:.3g}"
+        )
         return (
             f"the backward of {op}{inside}{at} made {made} of finite gradients "
-            f"(the largest {number(birth.largest_in)}{forward}){advice}"
+            f"(the largest {number(birth.largest_in)}{saved}){advice}"
         )
     return f"{op}{inside}{at} made {made} of finite inputs (the largest {number(birth.largest_in)}){advice}"
 
@@ -119,6 +122,8 @@ def richer(finding: Finding, story: Story, seconds: float, saved: Mapping[str, s
     if story.status != "ok":
         return replace(finding, evidence=evidence)
     evidence |= {"largest_input": story.largest_in, "largest_output": story.largest_out}
+    if story.smallest is not None:
+        evidence["smallest_saved"] = story.smallest
     return replace(
         finding,
         message=f"{story.cause}: {finding.message}",

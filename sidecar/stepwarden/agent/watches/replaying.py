@@ -16,6 +16,7 @@ import torch
 
 from stepwarden import wire
 from stepwarden.agent import labels
+from stepwarden.agent.reading import capturing
 from stepwarden.agent.replay import snapshot
 from stepwarden.agent.replay.buffers import Buffers
 from stepwarden.agent.replay.explaining import Explaining
@@ -51,6 +52,7 @@ class Replaying(Watch):
         self.changing: weakref.WeakSet[nn.Module] = weakref.WeakSet()  # modules that change their inputs
         self.loss = LossSide()
         self.shelf = Shelf(os.environ.get(wire.ENV_REPLAYS), host.environment.rank)
+        self.running: Snapshot | None = None
         self.passed = False
         self.explaining: Explaining | None = None
 
@@ -72,20 +74,25 @@ class Replaying(Watch):
         return (undo, labels.install(), self.forget)
 
     def forward_began(self, call: Call) -> None:
-        """Keep what a call begins from."""
+        """Keep what a call begins from: not of a CUDA graph that is captured, nor within `torch.func`."""
+        self.running = None
         if self.passed:
             self.forget(call.step)
+        if capturing() or torch._C._are_functorch_transforms_active():  # noqa: SLF001 - nothing public tells
+            return
         kept = self.buffers.get(call.module)
         if kept is None:
             kept = self.buffers[call.module] = Buffers()
         self.lost += len(self.calls) == KEPT
-        self.calls.append(snapshot.take(call, kept, copies=call.module in self.changing))
+        self.running = snapshot.take(call, kept, copies=call.module in self.changing)
+        self.calls.append(self.running)
 
     def forward_ended(self, call: Call, output: Any) -> None:
         """Ask for the gradients that come back."""
-        if not self.calls:
+        taken = self.running
+        if taken is None:
             return
-        taken = self.calls[-1]
+        self.running = None
         self.loss.began_behind(taken.ended_with(output))
         if self.buffers[call.module].fresh and taken.stale() is not None:
             self.changing.add(call.module)

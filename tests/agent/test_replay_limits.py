@@ -1,0 +1,172 @@
+"""Where a replay ends: what is gone, sharded, lent or skipped is said, and other people's loops are followed."""
+
+import math
+
+import pytest
+import torch
+import torch.distributed as dist
+from faulty import Around, Distance, Root, line, train
+from torch import nn
+from torch.distributed._tensor import distribute_module, distribute_tensor
+from torch.distributed.device_mesh import init_device_mesh
+
+from stepwarden import policy, wire
+from stepwarden.agent.attach import Attached
+from stepwarden.agent.environment import Environment
+
+NAN = math.nan
+OBSERVE = (policy.Rule(severity="info"),)
+SKIP = (policy.Rule(action="Skip"),)
+
+
+@pytest.fixture
+def attach(sidecar):
+    made = []
+
+    def make(rules=OBSERVE, **more):
+        made.append(Attached(Environment(rank=0, directory=str(sidecar.folder), rules=rules, **more)))
+        return made[-1]
+
+    yield make
+    for attached in made:
+        attached.detach()
+
+
+def told(sidecar, steps=1):
+    """Return the findings about what is not finite, by kind."""
+    sidecar.wait(lambda heard: len(heard.of(wire.StepTaken)) >= steps)
+    return {said.kind: said for said in sidecar.of(wire.Finding) if said.kind.startswith("NonFinite")}
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        pytest.param(lambda x, _: x.add_(1), "an input was changed in place since", id="input"),
+        pytest.param(lambda _, model: model.mask.add_(0), "a buffer of 2097152 values", id="buffer"),
+    ],
+)
+def test_what_is_gone_is_said(attach, sidecar, change, reason):
+    class WithMask(Around):
+        def __init__(self):
+            super().__init__(Root())
+            self.register_buffer("mask", torch.zeros(1 << 21))
+
+    attach()
+    model, x = WithMask(), torch.randn(8, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model(x).sum().backward()
+    change(x, model)
+    optimizer.step()
+    said = told(sidecar)["NonFiniteGradient"]
+    assert said.evidence["replay"]["status"] == "unknown"
+    assert reason in said.evidence["replay"]["reason"]
+    assert said.op is None
+
+
+def test_without_a_module_call_there_is_nothing_to_run(attach, sidecar):
+    attach()
+    parameter = nn.Parameter(torch.zeros(3))
+    parameter.sqrt().sum().backward()
+    parameter.grad += NAN
+    torch.optim.SGD([parameter], lr=0.1).step()
+    said = told(sidecar)["NonFiniteGradient"]
+    assert "no module call" in said.evidence["replay"]["reason"]
+
+
+def test_a_model_that_changes_its_input_is_run_again_from_the_second_step_on(attach, sidecar):
+    attach(SKIP)
+    model = nn.Sequential(nn.ReLU(inplace=True), Distance())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    train(model, torch.randn(8, 4).abs(), optimizer=optimizer)
+    x = torch.randn(8, 4).abs()
+    x[3] = -1
+    train(model, x, optimizer=optimizer)
+    said = told(sidecar, 2)["NonFiniteGradient"]
+    assert (said.step, said.op) == (1, "sqrt")
+
+
+def test_a_step_that_a_scaler_skips_leaves_nothing_behind(attach, sidecar):
+    attached = attach()
+    (watch,) = [one for one in attached.agent.crew.watches if type(one).__name__ == "Replaying"]
+    model = Around(nn.ReLU())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**127)
+    for _ in range(3):
+        scaler.scale(model(torch.randn(8, 4)).sum() * 100).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad()
+        assert len(watch.calls) == 1
+    assert not sidecar.of(wire.Finding)
+
+
+def test_a_framework_that_lends_a_model_its_forward_is_followed(attach, sidecar):
+    attach()
+    model = Around(Root())
+    original = model.forward
+
+    def lent(x, target):
+        model.forward = original
+        return (model.forward(x) - target).sum()
+
+    model.forward = lent
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model(torch.randn(8, 4), torch.zeros(8, 1)).backward()
+    optimizer.step()
+    assert told(sidecar)["NonFiniteGradient"].op == "sqrt"
+
+
+def test_calls_within_function_transforms_are_left_alone(attach, sidecar):
+    attached = attach()
+    model = nn.Linear(3, 2)
+    parameters = dict(model.named_parameters())
+
+    def loss(values, x):
+        return torch.func.functional_call(model, values, (x,)).sum()
+
+    torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0))(parameters, torch.ones(4, 3))
+    train(Around(Root()), torch.randn(8, 4))
+    assert told(sidecar)["NonFiniteGradient"].op == "sqrt"
+    assert not attached.agent.host.unknown
+
+
+def test_two_optimizers_of_one_backward_pass_share_the_explanation(attach, sidecar):
+    attach()
+    model = Around(Root())
+    first = torch.optim.SGD(model.stem.parameters(), lr=0.1)
+    second = torch.optim.SGD(model.norm.parameters(), lr=0.1)
+    model(torch.randn(8, 4)).sum().backward()
+    first.step()
+    second.step()
+    sidecar.wait(lambda heard: len(heard.of(wire.StepTaken)) == 2)
+    found = [said for said in sidecar.of(wire.Finding) if said.kind == "NonFiniteGradient"]
+    assert [(said.op, said.line) for said in found] == [("sqrt", line("taken nowhere"))] * 2
+
+
+def test_a_sharded_model_is_not_run_again(attach, sidecar, tmp_path):
+    store = dist.FileStore(str(tmp_path / "store"), 1)
+    dist.init_process_group("gloo", store=store, rank=0, world_size=1)
+    try:
+        attach()
+        mesh = init_device_mesh("cpu", (1,))
+        model = distribute_module(nn.Linear(4, 1), mesh)
+        x = torch.randn(8, 4)
+        x[1] = NAN
+        train(model, distribute_tensor(x, mesh), loss=lambda output: output.to_local().sum())
+        said = told(sidecar)["NonFiniteGradient"]
+        assert (said.parameter, said.op) == ("weight", None)
+        assert "sharded" in said.evidence["replay"]["reason"]
+    finally:
+        dist.destroy_process_group()
+
+
+def test_a_model_prints_once(attach, sidecar, capsys):
+    class Talking(Around):
+        def forward(self, x):
+            print("forward")  # noqa: T201 - as a model may
+            return super().forward(x)
+
+    attach()
+    train(Talking(Root()), torch.randn(8, 4))
+    assert told(sidecar)["NonFiniteGradient"].op == "sqrt"
+    assert capsys.readouterr().out == "forward\n"
