@@ -73,10 +73,8 @@ def test_what_the_user_gave_stays(manifest):
 
 def test_what_makes_a_run_repeatable_is_there_before_the_interpreter_starts():
     spec = {"seed": 7, "threads": 2, "deterministic": True}
-    container = named(
-        pod_of(job(asked(reproducibility=spec), SETTINGS, suspend=False))["containers"], "trainer"
-    )
-    env = env_of(container)
+    pod = pod_of(job(asked(reproducibility=spec), SETTINGS, suspend=False))
+    env = env_of(named(pod["containers"], "trainer"))
     assert (env["PYTHONHASHSEED"], env["OMP_NUM_THREADS"], env["MKL_NUM_THREADS"]) == ("7", "2", "2")
     assert env["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
     assert of_environment(env) == Reproducibility(**spec)

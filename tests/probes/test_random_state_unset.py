@@ -54,8 +54,8 @@ def test_not_in_force(settings, more, severity):
 def test_the_message_says_what_was_asked_and_where_it_was_changed():
     verdict = judged(threads(2), seed(1234, file="train.py", line=9), threads(4))
     assert verdict.message == (
-        "the run is not the one that was asked for, torch.initial_seed() is 1234 (set at train.py:9) and not 7: "
-        "take that call out, or ask for what it sets; torch.get_num_threads() is 4 and not 2"
+        "the run is not the one that was asked for, torch.initial_seed() is 1234 (set at train.py:9) and "
+        "not 7: take that call out, or ask for what it sets; torch.get_num_threads() is 4 and not 2"
     )
     assert (verdict.finding.file, verdict.finding.line) == ("train.py", 9)
 

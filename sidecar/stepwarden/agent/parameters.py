@@ -2,7 +2,7 @@
 Whether parameters and buffers are finite: at the first step, every few steps, and when a step was bad.
 
 Masks of -Inf are kept in buffers, and are healthy: Inf in a buffer counts only where that buffer was
-finite before, NaN always.
+finite before or is a running statistic, NaN always.
 """
 
 import math
@@ -64,7 +64,7 @@ class Parameters:
         worst = [
             (index, nan, inf)
             for index, (nan, inf) in bad.items()
-            if nan or (inf and (index < len(parameters) or title[index] in self.finite_buffers))
+            if nan or (inf and (index < len(parameters) or self.finite_once(title[index])))
         ]
         self.finite_buffers |= known
         if not worst:
@@ -73,6 +73,10 @@ class Parameters:
         return NonFinite(
             name=title[index], tensors=len(worst), of=len(kept), nan=nan, inf=inf, size=tensors[index].numel()
         )
+
+    def finite_once(self, name: str | None) -> bool:
+        """Whether Inf in a buffer is news: it was finite before, or is a running statistic of a norm."""
+        return name in self.finite_buffers or (name or "").endswith(("running_mean", "running_var"))
 
     @staticmethod
     def suspects(tensors: Sequence[Tensor], kept: Sequence[int]) -> list[int]:
