@@ -12,7 +12,8 @@ class Replica:
 
     `run` tells a rank's processes apart. `optimizer` is its place in the order of their first steps, `count`
     the number of steps that it made before this one. `group` names the ranks that hold replicas, `size` is
-    their number; "": the rank does not know that it is a replica, and then `why` says what it knows.
+    their number. "": the rank does not know that it is a replica, and then `why` says what it knows. A name
+    that begins with "?": it may be one.
     `names` is a digest of the compared parameters' names and shapes, `tensors` how many of them have a
     gradient. `digest` is one of their gradients' norms, `norm` the norm over all, `sketch` the sum of the
     norms' logarithms: unlike machines may round the norms of the same gradients in another way.
