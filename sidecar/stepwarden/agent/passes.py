@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from torch import Tensor
     from torch.optim import Optimizer
@@ -85,10 +85,9 @@ class Passes:
         others = (one for one in living if one is not optimizer and not own.isdisjoint(self.ids(one)))
         return [optimizer, *others]
 
-    def owners(self, parameters: Iterable[Tensor]) -> list[Optimizer]:
+    def owners(self, parameters: Sequence[Tensor]) -> list[Optimizer]:
         """Return the optimizers that own some of the parameters."""
-        wanted = frozenset(map(id, parameters))
-        return [one for one in self.living() if not wanted.isdisjoint(self.ids(one))]
+        return [one for one in self.living() if any(id(each) in self.ids(one) for each in parameters)]
 
     def ids(self, optimizer: Optimizer) -> frozenset[int]:
         """Return the ids of an optimizer's parameters, gathered again when their number changes."""

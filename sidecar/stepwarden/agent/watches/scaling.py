@@ -67,6 +67,7 @@ class ScalingWatch(Watch):
         self.counting = Counting(host, self.scale)
         self.steady: WeakKeyDictionary[Optimizer, Steady] = WeakKeyDictionary()
         self.found: list[Scaling] = []
+        self.told = False  # whether the step before had a fault
         self.asked = False  # whether the program looked at a scale since the last update
         self.used = False  # whether a loss was scaled since the last update
         self.latest: GradScaler | None = None
@@ -213,7 +214,10 @@ class ScalingWatch(Watch):
             self.passes.done(optimizer)
         self.counting.ran()
         found, self.found = sorted(self.found, key=lambda one: FAULTS.index(one.fault or "never")), []
-        return [first(found)] if found else [Scaling(scale=self.look())]
+        again, self.told = self.told, bool(found)
+        if found:
+            return [first(found)]
+        return [Scaling(scale=self.look())] if again or moment.due else ()
 
     def used_scaled(self, optimizer: Optimizer, *, within: bool) -> None:
         """Look for passes that are in an optimizer's gradients with their scale."""
