@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 ELEMENTS = 16  # of each parameter, spread over it
-PARAMETERS = 128  # at most, spread over the model
+PARAMETERS = 16  # at most, spread over the model
 PICTURES = 4  # dimensions of what may be in channels-last order
 PLAIN = (Tensor, nn.Parameter)  # what a subclass does with `as_strided` isn't known
 

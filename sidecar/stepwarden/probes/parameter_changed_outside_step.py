@@ -1,5 +1,6 @@
 """ParameterChangedOutsideStep: something other than the optimizer changed its parameters, once."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -82,13 +83,19 @@ def meant(record: Outside, settings: Mapping[str, float]) -> tuple[str, str] | N
     return None
 
 
+def amount(record: Outside) -> str:
+    """Say how much, where it was measured."""
+    if not math.isfinite(record.size):
+        return "by what was not measured"
+    return f"by {record.size:.3g} of their norm ({record.updates:.3g} times the update before)"
+
+
 def bad(seen: Observation, record: Outside) -> Verdict:
     """Say what changed, by how much and when."""
     how, out = OCCASIONS.get(record.occasion, OTHERWISE)
     message = (
         f"{how} changed {some(record.names, record.changed)}, of {record.of} parameters, between two steps, "
-        f"by {record.size:.3g} of their norm ({record.updates:.3g} times the update before), "
-        f"after {record.quiet} steps in which only the optimizer did; {out}"
+        f"{amount(record)}, after {record.quiet} steps in which only the optimizer did; {out}"
     )
     evidence = {
         "changed": record.changed,

@@ -9,7 +9,7 @@ tensor to which the next backward pass adds, and that is its first change, nothi
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
-from weakref import WeakKeyDictionary, WeakSet
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -26,25 +26,18 @@ if TYPE_CHECKING:
 
     from torch.optim import Optimizer
 
-LOOKED_AT = 8  # parameters of each optimizer
-ASKED = 3  # of these, the smallest are asked whether they are nonzero
-KEPT = 256  # hooks, before those of parameters that are gone are forgotten
+LOOKED_AT = 6  # parameters of each optimizer
+ASKED = 3  # of these, as many are asked whether their gradient is nonzero
 
 
 class Followed:
-    """One parameter and its gradient: which tensor it was, and in which version."""
+    """
+    One parameter and its gradient: which tensor it was, and in which version.
 
-    __slots__ = (
-        "__weakref__",
-        "additions",
-        "carried",
-        "doubled",
-        "gradient",
-        "losses",
-        "nonzero",
-        "parameter",
-        "version",
-    )
+    A hook counts additions, and is there only while something is odd.
+    """
+
+    __slots__ = ("additions", "carried", "doubled", "gradient", "hook", "nonzero", "parameter", "version")
 
     def __init__(self, parameter: Tensor) -> None:
         """Begin before its first gradient."""
@@ -54,74 +47,65 @@ class Followed:
         self.carried = self.doubled = False
         self.additions = 0
         self.nonzero: Tensor | None = None
-        self.losses: list[tuple[TensorWeakRef, int]] = []
+        self.hook: Any = None
 
-    def untouched(self) -> Tensor | None:
-        """Return the gradient if nothing changed it since it was noted."""
+    def now(self) -> Tensor | None:
+        """Return the gradient as it is now."""
         parameter = self.parameter()
-        gradient = parameter.grad if parameter is not None else None
-        if gradient is None or self.gradient is None or gradient._version != self.version:  # noqa: SLF001 - torch has no public name for it
-            return None
-        return gradient if self.gradient() is gradient else None
+        return None if parameter is None else parameter.grad
 
     def note(self, gradient: Tensor | None) -> None:
-        """Note a gradient as it is now."""
+        """Note a gradient."""
         self.gradient = None if gradient is None else TensorWeakRef(gradient)
-        self.version = -1 if gradient is None else gradient._version  # noqa: SLF001 - as above
+        self.version = -1 if gradient is None else gradient._version  # noqa: SLF001 - torch has no public name
+
+    def same(self, gradient: Tensor | None, additions: int = 0) -> bool:
+        """Whether a gradient is the one that was noted, with so many changes since."""
+        return (
+            gradient is not None
+            and self.gradient is not None
+            and gradient._version == self.version + additions  # noqa: SLF001 - as above
+            and self.gradient() is gradient
+        )
 
     def stepped(self) -> None:
         """Begin anew: an update has used the gradient."""
-        parameter = self.parameter()
-        gradient = parameter.grad if parameter is not None else None
+        self.clear()
+        gradient = self.now()
         self.note(gradient)
-        self.carried, self.doubled, self.nonzero = gradient is not None, False, None
-        self.additions = 0
-        self.losses.clear()
+        self.carried = gradient is not None
 
-    def cleared(self) -> None:
-        """Forget what was: somebody else changed the gradient."""
-        self.gradient, self.carried, self.doubled = None, False, False
-        self.losses.clear()
+    def clear(self) -> None:
+        """Forget what was: somebody else changed the gradient, or the step is over."""
+        self.gradient, self.nonzero, self.additions = None, None, 0
+        self.carried = self.doubled = False
+        if self.hook is not None:
+            self.hook.remove()
+            self.hook = None
 
-    def before(self, *, ask: bool) -> None:
-        """Look before a backward pass."""
-        gradient = self.untouched()
-        if gradient is None:
-            self.cleared()
-        elif ask:
+    def suspect(self, gradient: Tensor, added: Callable[[Followed], None], *, ask: bool) -> None:
+        """Follow what a backward pass adds to a gradient that is odd already."""
+        if ask:
             with torch.no_grad():
                 nonzero = gradient.detach().any()
                 self.nonzero = nonzero if self.nonzero is None else self.nonzero & nonzero
+        parameter = self.parameter()
+        if self.hook is None and parameter is not None:
+            self.hook = parameter.register_post_accumulate_grad_hook(lambda _parameter: added(self))
 
-    def added(self, gradient: Tensor | None, loss: TensorWeakRef | None, passes: int) -> None:
-        """Look behind an addition to the gradient."""
-        same = self.gradient is not None and gradient is not None and self.gradient() is gradient
-        if same and gradient is not None and gradient._version == self.version + 1:  # noqa: SLF001 - as above
+    def added(self) -> None:
+        """Stand behind an addition: the gradient is the same and changed once, or it was cleared before."""
+        gradient = self.now()
+        if self.same(gradient, 1):
             self.additions += 1
+            self.note(gradient)
         else:
-            self.cleared()
-        self.note(gradient)
-        root = loss() if loss is not None else None
-        if root is not None and loss is not None and not self.doubled:
-            self.doubled = any(known() is root and which != passes for known, which in self.losses)
-            self.losses.append((loss, passes))
-            del self.losses[:-LOOKED_AT]
-
-
-class Hook:
-    """The hook of one parameter, for all optimizers that have it."""
-
-    __slots__ = ("followed", "handle", "parameter")
-
-    def __init__(self, parameter: Tensor, added: Callable[[Tensor], None]) -> None:
-        """Put it. A parameter's copies and pickles don't have it."""
-        self.parameter = TensorWeakRef(parameter)
-        self.followed: WeakSet[Followed] = WeakSet()
-        self.handle: Any = parameter.register_post_accumulate_grad_hook(added)  # type: ignore[no-untyped-call]  # torch's
+            self.carried = self.doubled = False
+            self.gradient = None
 
 
 class AccumulationWatch(Watch):
-    """Follows a few gradients of each optimizer through their hooks."""
+    """Follows a few gradients of each optimizer."""
 
     kinds = (gradient_accumulated_twice.KIND,)
 
@@ -129,76 +113,76 @@ class AccumulationWatch(Watch):
         """Begin before the first optimizer is made."""
         super().__init__(host)
         self.followed: WeakKeyDictionary[Optimizer, list[Followed]] = WeakKeyDictionary()
-        self.hooks: dict[int, Hook] = {}
-        self.loss: TensorWeakRef | None = None
-        self.passes = 0
-        self.off = False
-        self.hook = guarded(host, self.kinds, self.added)
+        self.losses: list[TensorWeakRef] = []
+        self.added = guarded(host, self.kinds, Followed.added)
 
     def install(self) -> Iterable[Callable[[], object]]:
-        """Return what takes the parameters' hooks off."""
+        """Return what takes the hooks off."""
         return (self.remove,)
 
     def remove(self) -> None:
         """Take all hooks off."""
-        self.off = True
-        for hook in self.hooks.values():
-            hook.handle.remove()
-        self.hooks.clear()
+        for followed in self.followed.values():
+            for each in followed:
+                each.clear()
 
     def optimizer_made(self, optimizer: Optimizer) -> None:
         """Choose some parameters."""
         self.follow(optimizer, trained(optimizer))
 
     def follow(self, optimizer: Optimizer, parameters: Sequence[Tensor]) -> None:
-        """Follow some of an optimizer's parameters, evenly spread."""
-        if len(self.hooks) > KEPT:
-            self.hooks = {key: hook for key, hook in self.hooks.items() if hook.parameter() is not None}
+        """Follow some of an optimizer's parameters, evenly spread, the smallest first."""
         able = [each for each in parameters if each.requires_grad and each.is_leaf and not each.is_sparse]
         chosen = sorted(able[:: max(1, -(-len(able) // LOOKED_AT))], key=Tensor.numel)
         self.followed[optimizer] = [Followed(parameter) for parameter in chosen]
-        for parameter, followed in zip(chosen, self.followed[optimizer], strict=True):
-            hook = self.hooks.get(id(parameter))
-            if hook is None or hook.parameter() is not parameter:
-                hook = self.hooks[id(parameter)] = Hook(parameter, self.hook)
-            hook.followed.add(followed)
 
     def backward_began(self, tensors: Sequence[Tensor]) -> None:
-        """Look whether what the last update used is still there."""
-        self.passes += 1
-        alone = len(tensors) == 1 and isinstance(tensors[0], Tensor) and tensors[0].numel() == 1
-        self.loss = TensorWeakRef(tensors[0]) if alone else None
+        """Look whether what the last update used is still there, and whether this loss was here before."""
+        again = self.again(tensors)
         for followed in self.followed.values():
             asked = 0
             for each in followed:
-                if each.gradient is not None:
-                    each.before(ask=each.carried and asked < ASKED)
-                    asked += each.carried
+                if each.gradient is None and not again:
+                    continue
+                gradient = each.now()
+                if each.gradient is not None and not each.same(gradient):
+                    each.clear()
+                if again and gradient is not None and not each.carried:
+                    each.doubled = True
+                    each.note(gradient)
+                if gradient is not None and (each.carried or each.doubled):
+                    each.suspect(gradient, self.added, ask=asked < ASKED)
+                    asked += 1
 
-    def added(self, parameter: Tensor) -> None:
-        """Stand behind an addition to a gradient: autograd calls it."""
-        if not self.off and not torch.compiler.is_compiling():
-            for each in tuple(self.hooks[id(parameter)].followed):
-                each.added(parameter.grad, self.loss, self.passes)
+    def again(self, tensors: Sequence[Tensor]) -> bool:
+        """Note the loss of a backward pass, and say whether one of this step began at it already."""
+        if len(tensors) != 1 or not isinstance(tensors[0], Tensor) or tensors[0].numel() != 1:
+            return False
+        if any(known() is tensors[0] for known in self.losses):
+            return True
+        self.losses = [*self.losses[-LOOKED_AT:], TensorWeakRef(tensors[0])]
+        return False
 
     def boundary(self, moment: Moment) -> Iterable[object]:
         """Say how many were carried over or counted twice."""
-        followed = [each for each in self.followed.get(moment.optimizer, ()) if each.gradient is not None]
-        if self.off or not followed:
+        followed = self.followed.get(moment.optimizer, ())
+        if not followed:
             return ()
-        carried = [each for each in followed if each.carried and each.additions]
-        if not any(bool(each.nonzero) for each in carried if each.nonzero is not None):
-            carried = []
-        doubled = [each for each in followed if each.doubled]
-        bad = carried or doubled
-        called = moment.names() if bad else {}
+        bad = [each for each in followed if each.additions and (each.carried or each.doubled)]
+        if not any(bool(each.nonzero) for each in bad if each.nonzero is not None):
+            return (Accumulation(of=len(followed)),)
+        called = moment.names()
         names = tuple(name for each in bad if (name := called.get(id(each.parameter()))) is not None)
-        return (Accumulation(of=len(followed), carried=len(carried), doubled=len(doubled), names=names),)
+        carried, doubled = sum(each.carried for each in bad), sum(each.doubled for each in bad)
+        return (Accumulation(of=len(followed), carried=carried, doubled=doubled, names=names),)
 
     def stepped(self, moment: Moment) -> Iterable[object]:
         """Note the gradients that the update has used."""
+        self.losses.clear()
         followed = self.followed.get(moment.optimizer, [])
-        if moment.due and moment.reading.parameters and not any(each.gradient for each in followed):
+        if moment.due and moment.reading.parameters and all(each.now() is None for each in followed):
+            for each in followed:
+                each.clear()
             self.follow(moment.optimizer, moment.reading.parameters)
             followed = self.followed[moment.optimizer]
         for each in followed:

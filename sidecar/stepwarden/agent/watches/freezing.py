@@ -62,11 +62,11 @@ class Freezing(Watch):
     def boundary(self, moment: Moment) -> Iterable[object]:
         """Take some elements of what the update can reach; look at adapters where it is time."""
         reach = self.reaches.setdefault(moment.optimizer, Reach())
-        parameters = trained(moment.optimizer)
-        frozen = [each for each in parameters if not each.requires_grad]
+        groups = moment.optimizer.param_groups
+        frozen = [each for group in groups for each in group["params"] if not each.requires_grad]
         if moment.due or len(frozen) != reach.count:
             reach.count = len(frozen)
-            reach.shared = sharing(moment, parameters)
+            reach.shared = sharing(moment, trained(moment.optimizer))
         left = [each for each in frozen if each.grad is not None]
         shared = [each for frozen, _ in reach.shared.values() if (each := frozen()) is not None]
         self.take(moment, reach, [*left, *shared])

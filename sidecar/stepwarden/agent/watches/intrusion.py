@@ -95,9 +95,9 @@ def wrap(name: str, note: Callable[[nn.Module], None]) -> Callable[[], None]:
 class Intrusion:
     """The changes between the steps of one optimizer."""
 
-    def __init__(self, occasions: Occasions) -> None:
+    def __init__(self, occasions: Occasions, parameters: Sequence[Tensor]) -> None:
         """Begin before its first update."""
-        self.occasions = occasions
+        self.occasions, self.parameters = occasions, parameters
         self.quiet = 0
         self.pending: Outside | None = None
         self.since = 0  # this optimizer's steps before the pending change
@@ -106,23 +106,31 @@ class Intrusion:
         self.then: dict[str, int] = {}
         self.state = 0
 
-    def note(self, sample: Sample, optimizer: Optimizer) -> None:
+    def note(self, optimizer: Optimizer) -> None:
         """Note behind an update what a later change is told by."""
-        self.versions = [parameter._version for parameter in sample.parameters]  # noqa: SLF001 - no public name
+        self.versions = [parameter._version for parameter in self.parameters]  # noqa: SLF001 - no public name
         self.then = dict(self.occasions.counts)
         self.state = id(optimizer.state)
 
-    def untouched(self, sample: Sample) -> bool:
-        """Whether no in-place change was counted since."""
-        return self.versions == [parameter._version for parameter in sample.parameters]  # noqa: SLF001 - as above
+    def touched(self) -> list[int]:
+        """Return the places of the parameters of which an in-place change was counted since."""
+        versions = [parameter._version for parameter in self.parameters]  # noqa: SLF001 - as above
+        if versions == self.versions:
+            return []
+        return [index for index, version in enumerate(versions) if version != self.versions[index]]
 
     def look(
-        self, moment: Moment, sample: Sample, update: Tensor | None, after: Tensor, now: Tensor
+        self, moment: Moment, sample: Sample, update: Callable[[], Tensor | None], after: Tensor, now: Tensor
     ) -> Outside | None:
         """Return what is to be said before an update. The last one added `update` and left `after`."""
-        event = None if torch.equal(after, now) else self.event(moment, sample, update, after, now)
+        touched = self.touched()
+        event = None
+        if not torch.equal(after, now):
+            event = self.event(moment, sample, update, after, now)
+        elif touched and self.quiet:
+            event = self.unmeasured(moment, sample, touched)
         if event is None:
-            self.quiet = self.quiet + 1 if self.untouched(sample) else 0
+            self.quiet = 0 if touched else self.quiet + 1
             return self.waiting(moment, len(sample.parameters))
         self.quiet, self.said = 0, True
         again = self.pending is not None
@@ -144,34 +152,50 @@ class Intrusion:
             return Outside(of=of)
         return None
 
+    def unmeasured(self, moment: Moment, sample: Sample, touched: Sequence[int]) -> Outside | None:
+        """
+        Describe an in-place change of parameters of which none is in the sample.
+
+        None where one is: then its values are as before.
+        """
+        measured = set(map(id, sample.parameters))
+        changed = [self.parameters[index] for index in touched]
+        if any(id(parameter) in measured for parameter in changed):
+            return None
+        return self.described(moment, changed, len(self.parameters), float("nan"), float("inf"))
+
+    def described(
+        self, moment: Moment, changed: Sequence[Tensor], of: int, size: float, updates: float
+    ) -> Outside:
+        """Describe a change, and what came with it."""
+        called = moment.names()
+        occasion = self.occasions.since(self.then, changed)
+        return Outside(
+            of=of,
+            step=moment.step,
+            changed=len(changed),
+            quiet=self.quiet,
+            size=size,
+            updates=updates,
+            occasion=occasion,
+            resumed=id(moment.optimizer.state) != self.state,
+            names=tuple(name for each in changed if (name := called.get(id(each))) is not None),
+            place=self.occasions.places.get(occasion),
+        )
+
     def event(
-        self, moment: Moment, sample: Sample, update: Tensor | None, after: Tensor, now: Tensor
+        self, moment: Moment, sample: Sample, update: Callable[[], Tensor | None], after: Tensor, now: Tensor
     ) -> Outside | None:
         """Measure a change; None where it is only rounding."""
         delta = (now - after).double()
         changed = changes(sample, delta, after)
-        count = sum(changed)
-        if not count:
+        if not any(changed):
             return None
         kept = torch.tensor(changed)[sample.owner]
-        called = moment.names()
-        occasion = self.occasions.since(self.then, sample.parameters)
-        return Outside(
-            of=len(changed),
-            step=moment.step,
-            changed=count,
-            quiet=self.quiet,
-            size=part(delta, after, kept),
-            updates=part(delta, update, kept) if update is not None else 0.0,
-            occasion=occasion,
-            resumed=id(moment.optimizer.state) != self.state,
-            names=tuple(
-                name
-                for parameter, bad in zip(sample.parameters, changed, strict=True)
-                if bad and (name := called.get(id(parameter))) is not None
-            ),
-            place=self.occasions.places.get(occasion),
-        )
+        bad = [parameter for parameter, is_bad in zip(sample.parameters, changed, strict=True) if is_bad]
+        last = update()
+        updates = part(delta, last, kept) if last is not None else 0.0
+        return self.described(moment, bad, len(changed), part(delta, after, kept), updates)
 
 
 def changes(sample: Sample, delta: Tensor, after: Tensor) -> list[bool]:

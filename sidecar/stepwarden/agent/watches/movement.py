@@ -46,16 +46,17 @@ class Course:
         self.sample = Sample(parameters)
         self.ids = frozenset(map(id, parameters))
         self.updates = Updates(self.sample)
-        self.intrusion = Intrusion(occasions)
+        self.intrusion = Intrusion(occasions, parameters)
+        self.last: Tensor | None = None  # before the last update, as `before` is that of the next one
         self.before: Tensor | None = None
         self.after: Tensor | None = None
-        self.stepped = 0
+        self.disturbed = False
 
     def update(self) -> Tensor | None:
-        """Return what the last update added."""
-        if self.before is None or self.after is None or self.before.shape != self.after.shape:
+        """Return what the last update added, asked at the boundary of the next one."""
+        if self.last is None or self.after is None or self.last.shape != self.after.shape:
             return None
-        return self.after - self.before
+        return self.after - self.last
 
 
 class Movement(Watch):
@@ -68,7 +69,6 @@ class Movement(Watch):
         super().__init__(host)
         self.courses: WeakKeyDictionary[Optimizer, Course] = WeakKeyDictionary()
         self.occasions = Occasions()
-        self.serial = 0  # updates of all optimizers
 
     def install(self) -> Iterable[Callable[[], object]]:
         """Note loads and evaluations."""
@@ -76,10 +76,10 @@ class Movement(Watch):
 
     def course(self, moment: Moment) -> Course | None:
         """Return what is known of an optimizer; None where looking would wait."""
-        parameters = trained(moment.optimizer)
         course = self.courses.get(moment.optimizer)
-        if course is None or course.count != len(parameters):
-            course = self.courses[moment.optimizer] = Course(parameters, self.occasions)
+        count = sum(len(group["params"]) for group in moment.optimizer.param_groups)
+        if course is None or course.count != count:
+            course = self.courses[moment.optimizer] = Course(trained(moment.optimizer), self.occasions)
         first = next(iter(course.sample.parameters), None)
         if first is None or first.device.type == "cpu" or self.host.environment.waits(on_host=False):
             return course if first is not None else None
@@ -93,21 +93,18 @@ class Movement(Watch):
         if course is None:
             return ()
         now = course.sample.take()
-        after, update = course.after, course.update()
-        course.before = now
-        if now is None or after is None or now.shape != after.shape or self.shared(moment, course):
+        after, course.before, course.last = course.after, now, course.before
+        if now is None or after is None or now.shape != after.shape or course.disturbed:
             return ()
-        found = course.intrusion.look(moment, course.sample, update, after, now)
+        found = course.intrusion.look(moment, course.sample, course.update, after, now)
         return () if found is None else (found,)
 
-    def shared(self, moment: Moment, course: Course) -> bool:
-        """Whether another optimizer that has some of these parameters stepped since."""
-        return any(
-            other.stepped > course.stepped
-            and optimizer is not moment.optimizer
-            and not course.ids.isdisjoint(other.ids)
-            for optimizer, other in self.courses.items()
-        )
+    def disturb(self, course: Course) -> None:
+        """Tell other optimizers that have some of these parameters that they were updated."""
+        for other in self.courses.values():
+            if other is not course and not course.ids.isdisjoint(other.ids):
+                other.disturbed = True
+        course.disturbed = False
 
     @torch.no_grad()
     def stepped(self, moment: Moment) -> Iterable[object]:
@@ -117,9 +114,8 @@ class Movement(Watch):
             return ()
         before, after = course.before, course.sample.take()
         course.after = after
-        self.serial += 1
-        course.stepped = self.serial
-        course.intrusion.note(course.sample, moment.optimizer)
+        self.disturb(course)
+        course.intrusion.note(moment.optimizer)
         if before is None or after is None or before.shape != after.shape:
             return ()
         return self.measured(moment, course, before, after)
