@@ -332,3 +332,35 @@ def test_a_frozen_encoder_in_evaluation_takes_its_fast_path(attach, sidecar):
     attach()
     assert torch.equal(train(), alone)
     said(sidecar, 2)
+
+
+def test_parts_that_are_trained_in_turn_by_one_optimizer(attach, sidecar):
+    attach()
+    model = Pair()
+    model.critic = nn.Linear(1, 1)
+    model.front = nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for number in range(8):
+        x = torch.rand(8, 4)
+        if number % 2 == 0:
+            step(optimizer, model(model.front(x)).sum())
+        else:
+            with torch.no_grad():
+                goal = model(x)
+            step(optimizer, model.critic(goal).square().sum())
+    assert said(sidecar, 8) == []
+
+
+def test_gradients_taken_by_hand_are_not_judged(attach, sidecar):
+    attached = attach()
+    model = Pair()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    parameters = list(model.head.parameters())
+    h = model.body(torch.rand(8, 4)).detach()
+    for parameter, gradient in zip(
+        parameters, torch.autograd.grad(model.head(h).sum(), parameters), strict=True
+    ):
+        parameter.grad = gradient
+    optimizer.step()
+    assert said(sidecar, 1) == []
+    assert attached.agent.unknown()[KIND] == "NotRecorded"

@@ -5,6 +5,7 @@ The loss: the scalars that backward started from, summed since the last step.
 """
 
 import functools
+import os
 import sys
 import weakref
 from collections.abc import Callable, Sequence
@@ -17,8 +18,8 @@ from torch import Tensor
 
 from stepwarden.agent.scales import scaled_by
 
-TORCH = str(Path(torch.__file__).parent)
-OURS = str(Path(__file__).parent)
+TORCH = str(Path(torch.__file__).parent) + os.sep  # not torchvision
+OURS = str(Path(__file__).parent) + os.sep
 
 
 class Losses:

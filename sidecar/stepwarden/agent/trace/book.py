@@ -50,7 +50,7 @@ class Book:
     def __init__(self, *, look: bool, lean: bool) -> None:
         """Begin with nothing. `lean`: only what comes from a tensor that requires a gradient."""
         self.lean = lean
-        self.forward = 0  # the first value of the first forward pass
+        self.forward: int | None = None  # the first value of the first forward pass
         self.modules = Modules()
         self.values = Values(look=look, home=self.modules.home)
         self.switch = Switch()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def rewritten(recorder: Recorder, parameter: Tensor) -> bool:
     """Whether the recorded code itself changed a parameter, from the first forward pass on."""
     values = recorder.book.values
-    return values.writers.get(values.memory(parameter), -1) >= recorder.book.forward
+    return values.writers.get(values.memory(parameter), -1) >= (recorder.book.forward or 0)
 
 
 @torch.no_grad()

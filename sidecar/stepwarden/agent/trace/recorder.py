@@ -66,7 +66,8 @@ class Recorder(TorchFunctionMode):
     def resume(self, module: nn.Module) -> None:
         """Go on recording at the beginning of an outermost module call, without a block."""
         self.book.modules.running.clear()
-        self.book.forward = self.book.forward or len(self.book.values.rows)
+        if self.book.forward is None:
+            self.book.forward = len(self.book.values.rows)
         self.put_on()
         self.book.modules.entered(module)
 

@@ -8,7 +8,7 @@ lost it, each time after a longer pause: experts come and go.
 from __future__ import annotations
 
 import weakref
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from stepwarden.agent.names import unwrapped
@@ -37,9 +37,15 @@ PATIENCE = 8  # steps in which a new optimizer is waited for
 
 @dataclass(slots=True, eq=False)
 class Sight:
-    """What was seen of an optimizer: how many gradients, and from which step on it may be recorded again."""
+    """
+    What was seen of an optimizer.
 
-    gradients: int
+    `trained` are the parameters that had a gradient in its last step, `copied` the names of those that
+    began as copies of others; from its step `again` on it may be recorded again.
+    """
+
+    trained: list[Tensor]
+    copied: set[str] = field(default_factory=set)
     again: int = 0
     pause: int = 1
 
@@ -110,29 +116,28 @@ class TruncationWatch(Watch):
 
     def boundary(self, moment: Moment) -> Iterable[object]:
         """Look where a step was recorded; see whether one is to be."""
-        recorder, sight = self.recorder, self.sights.get(moment.optimizer)
-        gradients = len(moment.reading.parameters)
-        if recorder is not None:
-            recorder.take_off()
-        records: list[object] = []
+        sight = self.sights.get(moment.optimizer)
+        before = None if sight is None else sight.trained
         if sight is None:
-            sight = self.sights[moment.optimizer] = Sight(gradients)
-            if recorder is None and without_gradient(moment.optimizer):
-                self.arm(sight, moment)
-        elif recorder is None and gradients < sight.gradients:
-            self.arm(sight, moment)
-        if recorder is not None:
-            records.append(self.look(moment, recorder))
-            recorder.book.closed = True
+            sight = self.sights[moment.optimizer] = Sight(moment.reading.parameters)
+        sight.trained = moment.reading.parameters
+        if self.recorder is not None:
+            self.recorder.take_off()
+            record = self.look(moment, self.recorder, sight)
+            self.recorder.book.closed = True
             self.rest()
-        sight.gradients = gradients
-        return records
+            return (record,)
+        if without_gradient(moment.optimizer) if before is None else fewer(sight.trained, before):
+            self.arm(sight, moment)
+        return ()
 
     def stepped(self, moment: Moment) -> Iterable[object]:
         """Go on behind an update."""
         del moment
         if self.armed:
             self.begin()
+            if self.recorder is not None and self.recorder.book.forward is None:
+                self.recorder.book.forward = 0  # what is written from here on is no checkpoint that is loaded
         return ()
 
     def arm(self, sight: Sight, moment: Moment) -> None:
@@ -157,7 +162,7 @@ class TruncationWatch(Watch):
         self.recorder = None
         self.calls.clear()
 
-    def look(self, moment: Moment, recorder: Recorder) -> Truncation:
+    def look(self, moment: Moment, recorder: Recorder, sight: Sight) -> Truncation:
         """Put what was recorded as plain values."""
         lost = without_gradient(moment.optimizer)
         having = [parameter for parameter in trained(moment.optimizer) if parameter.grad is not None]
@@ -173,13 +178,10 @@ class TruncationWatch(Watch):
         elif suspects:
             trace, why = self.recorded(recorder, moment)
         cuts = cut.find(trace, suspects)
-        copied = {
-            name
-            for one in cuts
-            if handmade.copies([suspects[name] for name in one.parameters], having)
-            for name in one.parameters
-        }
-        names = tuple(name for name in suspects if name not in copied)
+        for one in cuts:
+            if handmade.copies([suspects[name] for name in one.parameters], having):
+                sight.copied.update(one.parameters)
+        names = tuple(name for name in suspects if name not in sight.copied)
         places = {gradient_truncated.located(one) for one in cuts}
         optional = frozenset(
             (file, line) for file, line in places if file and line and sources.optional(file, line)
@@ -196,6 +198,8 @@ class TruncationWatch(Watch):
             return NOTHING, f"the model is compiled, and can't be run again: {error}"
         if recorder.failed:
             return NOTHING, f"the recording failed: {recorder.why}"
+        if not trace.losses:
+            return NOTHING, recorder.why or "no backward pass began at what was recorded"
         return trace, None
 
 
@@ -205,3 +209,12 @@ NOTHING = Trace()
 def without_gradient(optimizer: Optimizer) -> list[Tensor]:
     """Return the parameters that should have a gradient, and have none."""
     return [one for one in trained(optimizer) if one.requires_grad and one.grad is None]
+
+
+def fewer(now: Sequence[Tensor], before: Sequence[Tensor]) -> bool:
+    """
+    Whether parameters have lost their gradients, and no other ones have got theirs.
+
+    Where others have got them the loop trains its parts in turn, as it is meant to.
+    """
+    return len(now) < len(before) and {id(one) for one in now} < {id(one) for one in before}
