@@ -21,6 +21,7 @@ from stepwarden.agent.names import clean
 from stepwarden.agent.recompute.compare import Compared, Difference, compare, differences
 from stepwarden.agent.recompute.region import Region, parts
 from stepwarden.agent.recompute.trace import Draw
+from stepwarden.agent.say import say
 from stepwarden.agent.watch import Watch
 from stepwarden.probes import recompute_mismatch
 from stepwarden.probes.recompute_mismatch import Differing, Recomputed
@@ -65,10 +66,11 @@ class Recompute(Watch):
         """Begin."""
         super().__init__(host)
         self.settings = host.environment.probes.probes[recompute_mismatch.KIND]
-        self.pending: deque[Pending] = deque()
+        self.pending: deque[Pending] = deque(maxlen=KNOWN)
         self.looked: dict[Any, int] = {}
         self.compiled = False
         self.count = 0
+        self.off = False
 
     def install(self) -> Iterable[Callable[[], object]]:
         """Replace `checkpoint` and its decorator; note whether something is compiled."""
@@ -107,7 +109,7 @@ class Recompute(Watch):
 
         def checkpoint(function: Any = None, *args: Any, **kwargs: Any) -> Any:
             if function is not None and not torch.compiler.is_compiling():
-                function = self.watched(function, kwargs)
+                function = self.guarded(function, kwargs)
             return original(function, *args, **kwargs)
 
         return checkpoint
@@ -118,18 +120,28 @@ class Recompute(Watch):
         def call(decorated: Any, *args: Any, **kwargs: Any) -> Any:
             if not torch.compiler.is_compiling():
                 options = decorated.checkpoint_kwargs
-                function = self.watched(decorated.function, options)
+                function = self.guarded(decorated.function, options)
                 if function is not decorated.function:
                     decorated = type(decorated)(function, **options)
             return original(decorated, *args, **kwargs)
 
         return call
 
-    def watched(self, function: Any, options: Mapping[str, Any]) -> Any:
-        """Return what is checkpointed in the function's place: itself, unless it is time to look."""
-        if not torch.is_grad_enabled() or isinstance(function, Region):
+    def guarded(self, function: Any, options: Mapping[str, Any]) -> Any:
+        """Return what is checkpointed in the function's place: itself, where we can't or needn't look."""
+        if self.off or not torch.is_grad_enabled() or isinstance(function, Region):
             return function
-        place = caller(sys._getframe(2))  # noqa: SLF001 - the cheap way to the caller's line
+        try:
+            return self.watched(function, options)
+        except Exception as error:  # noqa: BLE001 - a guest never breaks its host
+            self.off = True
+            self.host.unknown[recompute_mismatch.KIND] = "WatchFailed"
+            say(f"checkpointing isn't watched any more: {type(error).__name__}: {error}")
+            return function
+
+    def watched(self, function: Any, options: Mapping[str, Any]) -> Any:
+        """Return what follows the function, if it is time to look, else itself."""
+        place = caller(sys._getframe(1))  # noqa: SLF001 - the cheap way to the caller's line
         step = self.host.step
         made_of = tuple(parts(function))
         key = (place, *(value if isinstance(value, int) else id(value) for value in made_of))
