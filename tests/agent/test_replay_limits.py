@@ -1,4 +1,4 @@
-"""Where a replay ends: what is gone, sharded, lent or skipped is said, and other people's loops are followed."""
+"""Where a replay ends: what is gone, sharded or skipped is said; other people's loops are followed."""
 
 import math
 
@@ -9,6 +9,7 @@ from faulty import Around, Distance, Root, line, train
 from torch import nn
 from torch.distributed._tensor import distribute_module, distribute_tensor
 from torch.distributed.device_mesh import init_device_mesh
+from torch.profiler import record_function
 
 from stepwarden import policy, wire
 from stepwarden.agent.attach import Attached
@@ -143,6 +144,7 @@ def test_two_optimizers_of_one_backward_pass_share_the_explanation(attach, sidec
     assert [(said.op, said.line) for said in found] == [("sqrt", line("taken nowhere"))] * 2
 
 
+@pytest.mark.filterwarnings("ignore:DTensor random operators")
 def test_a_sharded_model_is_not_run_again(attach, sidecar, tmp_path):
     store = dist.FileStore(str(tmp_path / "store"), 1)
     dist.init_process_group("gloo", store=store, rank=0, world_size=1)
@@ -170,3 +172,27 @@ def test_a_model_prints_once(attach, sidecar, capsys):
     train(Talking(Root()), torch.randn(8, 4))
     assert told(sidecar)["NonFiniteGradient"].op == "sqrt"
     assert capsys.readouterr().out == "forward\n"
+
+
+@pytest.mark.filterwarnings("ignore:Anomaly Detection", "ignore:Error detected in")
+def test_an_exception_of_anomaly_mode_is_tied_to_the_labels_of_the_forward_pass(attach, sidecar):
+    class Labelled(Around):
+        def forward(self, x):
+            with record_function("attention"):
+                return super().forward(x)
+
+    attached = attach()
+    model = Labelled(Root())
+    with torch.autograd.set_detect_anomaly(mode=True):
+        with record_function("forward_pass"):
+            loss = model(torch.randn(8, 4)).sum()
+        with pytest.raises(RuntimeError, match="returned nan values") as raised:
+            loss.backward()
+        attached.failed(raised.value)
+    (found,) = sidecar.wait(lambda heard: heard.of(wire.Finding))
+    assert found.kind == "RankFailed"
+    assert (found.op, found.module, found.line) == ("sqrt", "part", line("taken nowhere"))
+    assert found.label == "forward_pass > attention"
+    last = found.evidence["traceback"].splitlines()[-1]
+    assert last.startswith("born of: the backward of sqrt in part")
+    assert last.endswith("within forward_pass > attention")

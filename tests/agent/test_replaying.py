@@ -53,6 +53,7 @@ def test_the_operator_of_a_bad_step_is_named(attach, sidecar, name):
     assert (said.parameter or "").startswith(("stem", "norm", "head"))
 
 
+@pytest.mark.filterwarnings("ignore:`torch.cpu.amp.autocast:FutureWarning")  # torch 2.4's own
 @pytest.mark.parametrize("reentrant", [True, False])
 @pytest.mark.parametrize("name", ["div", "sqrt"])
 def test_a_fault_in_a_recomputed_part_is_blamed_on_that_part(attach, sidecar, name, reentrant):

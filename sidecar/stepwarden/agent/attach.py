@@ -81,7 +81,7 @@ class Attached:
             self.last_words("ended", "Interrupted")
         else:
             found = failures.failed(error, agent.environment.rank, agent.standing.step + 1)
-            self.last_words("failed", type(error).__name__, found)
+            self.last_words("failed", type(error).__name__, agent.crew.failed(found))
 
     def end(self) -> None:
         """Say that the rank ended. Runs at the interpreter's exit."""

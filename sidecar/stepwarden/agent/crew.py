@@ -21,6 +21,7 @@ EVENTS = (
     "numbers",
     "stepped",
     "explain",
+    "failed",
 )
 
 
@@ -114,6 +115,15 @@ class Crew:
             except Exception as error:  # noqa: BLE001 - a guest never breaks its host
                 self.drop(watch, error)
         return richer
+
+    def failed(self, finding: Finding) -> Finding:
+        """Let each watch look closer at the exception that the rank ends by."""
+        for watch in self.listening["failed"]:
+            try:
+                finding = watch.failed(finding)
+            except Exception as error:  # noqa: BLE001 - a guest never breaks its host
+                self.drop(watch, error)
+        return finding
 
 
 def hears(watch: Watch, event: str) -> bool:

@@ -113,3 +113,7 @@ class Watch:
     def explain(self, moment: Moment, findings: Sequence[Finding]) -> Sequence[Finding]:
         """Look closer at findings that are about to be said for the first time; return them, richer."""
         return findings
+
+    def failed(self, finding: Finding) -> Finding:
+        """Look closer at the exception that this rank ends by; return its finding, richer."""
+        return finding

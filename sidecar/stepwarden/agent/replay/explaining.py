@@ -43,7 +43,7 @@ class Explaining:
         mine = [finding for finding in findings if finding.kind in EXPLAINED]
         if self.story is None:
             began = time.perf_counter()
-            self.story = self.told(moment, mine)
+            self.story = self.told(moment.reading.place, mine)
             self.seconds = time.perf_counter() - began
             if self.culprit is not None and self.story.status == "ok":
                 self.saved = self.shelf.put(mine, self.culprit, self.story)
@@ -56,8 +56,8 @@ class Explaining:
             made[first:first] = activation(made[first], self.story)
         return made
 
-    def told(self, moment: Moment, mine: Sequence[Finding]) -> Story:
-        """Tell what is to blame. Never raises: what went wrong is the reason."""
+    def told(self, place: tuple[str, int] | None, mine: Sequence[Finding]) -> Story:
+        """Tell what is to blame; `place` is the call of backward. Never raises: an error is the reason."""
         if any(finding.evidence.get("late") for finding in mine):
             return Story(status="unknown", reason="it was read after the update: the step is gone")
         if all(finding.evidence.get("local") is False for finding in mine):
@@ -65,11 +65,17 @@ class Explaining:
                 status="unknown", reason="this rank's own gradients were finite before the reduction"
             )
         try:
-            return self.found(moment)
+            return self.found(place)
         except Exception as error:  # noqa: BLE001 - a replay that fails says so, and the finding is made all the same
             return Story(status="unknown", reason=raised(error))
 
-    def found(self, moment: Moment) -> Story:
+    def of_failure(self, place: tuple[str, int] | None, finding: Finding) -> Finding:
+        """Make the finding of an exception richer: torch's anomaly mode raised it within backward."""
+        began = time.perf_counter()
+        told = self.told(place, [finding])
+        return story.of_failure(finding, told, time.perf_counter() - began)
+
+    def found(self, place: tuple[str, int] | None) -> Story:
         """Run the calls again, the oldest first, until one is to blame."""
         reasons: list[str] = []
         outside: Story | None = None
@@ -97,7 +103,7 @@ class Explaining:
         if outside is not None:
             return outside
         if incoming:
-            return losscode.story(self.loss, moment.reading.place)
+            return losscode.story(self.loss, place)
         return Story(status="unknown", reason=self.why(reasons))
 
     @staticmethod

@@ -92,7 +92,10 @@ def preserved(modules: Sequence[nn.Module]) -> Iterator[None]:
         for tensor, _ in copies:
             versions.enter_context(_unsafe_preserve_version_counter(tensor))
         try:
-            with warnings.catch_warnings(), unwatched(), silence():
+            anomalies = torch.autograd.set_detect_anomaly(
+                mode=False
+            )  # it would end the replay as it did the step
+            with warnings.catch_warnings(), unwatched(), silence(), anomalies:
                 warnings.simplefilter("ignore")
                 yield
         finally:

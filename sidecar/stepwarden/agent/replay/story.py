@@ -130,8 +130,18 @@ def richer(finding: Finding, story: Story, seconds: float, saved: Mapping[str, s
         module=story.module,
         parameter=story.parameter or finding.parameter,
         op=story.op,
-        label=story.label,
+        label=story.label or finding.label,
         file=story.file or finding.file,
         line=story.line if story.file else finding.line,
         evidence=evidence,
     )
+
+
+def of_failure(finding: Finding, story: Story, seconds: float) -> Finding:
+    """Put a story into the finding of an exception, and into its traceback."""
+    made = richer(finding, story, seconds, {})
+    if story.status != "ok":
+        return made
+    within = f", within {story.label}" if story.label else ""
+    traceback = f"{finding.evidence.get('traceback', '')}born of: {story.cause}{within}\n"
+    return replace(made, parameter=finding.parameter, evidence={**made.evidence, "traceback": traceback})

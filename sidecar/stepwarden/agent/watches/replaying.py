@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from stepwarden.agent.replay.snapshot import Snapshot
     from stepwarden.wire import Finding
 
+ANOMALY = "returned nan values in its"  # what torch raises in its anomaly mode
 KEPT = 8  # calls of a step: micro-batches that are accumulated
 EXPLAINED = frozenset({nonfinite_gradient.KIND, nonfinite_loss.KIND})
 
@@ -120,3 +121,10 @@ class Replaying(Watch):
         if self.explaining is None:
             self.explaining = Explaining(list(self.calls), self.loss, self.lost, self.shelf)
         return self.explaining.of(moment, findings)
+
+    def failed(self, finding: Finding) -> Finding:
+        """Run the step again where torch's anomaly mode ended it."""
+        if ANOMALY not in finding.message:
+            return finding
+        explaining = Explaining(list(self.calls), self.loss, self.lost, self.shelf)
+        return explaining.of_failure(self.host.losses.place, finding)
