@@ -8,8 +8,6 @@ import pytest
 import torch
 from torch import distributed, nn
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils.data import DataLoader
-from torch.utils.data.distributed import DistributedSampler
 
 from stepwarden import policy, wire
 from stepwarden.agent.attach import Attached
@@ -277,35 +275,3 @@ def test_a_batch_that_says_little_does_not_count(attach, sidecar):
     for batch in (torch.ones(16, 8), torch.zeros(16, 8)):
         train(model, forward=lambda _, batch=batch: model(batch))
     assert [record.inputs for record in told(sidecar, 2)] == ["", ""]
-
-
-@pytest.mark.parametrize(
-    ("sets", "shuffle", "alarms"), [(False, True, 1), (True, True, 0), (False, False, 0)]
-)
-def test_a_sampler_whose_epoch_is_never_set_repeats_its_order(attach, sidecar, sets, shuffle, alarms):
-    attach()
-    model = net()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    sampler = DistributedSampler(torch.randn(24, 8), num_replicas=2, rank=0, shuffle=shuffle)
-    held_out = DistributedSampler(torch.randn(24, 8), num_replicas=2, rank=0)
-    loader, validation = (
-        DataLoader(sampler.dataset, 4, sampler=sampler),
-        DataLoader(sampler.dataset, 4, sampler=held_out),
-    )
-    for epoch in range(3):
-        if sets:
-            sampler.set_epoch(epoch)
-        for x in loader:
-            train(model, optimizer=optimizer, forward=lambda _, x=x: model(x))
-        assert len(list(validation)) == 3
-    sidecar.wait(lambda heard: len(heard.of(wire.StepTaken)) >= 9)
-    found = [(each.kind, each.severity, each.step) for each in sidecar.of(wire.Finding)]
-    assert found == [("DataRepeated", "warning", 3)] * alarms
-
-
-def test_detaching_takes_all_hooks_off(attach):
-    before = DistributedSampler.__iter__
-    attached = attach()
-    assert DistributedSampler.__iter__ is not before
-    attached.detach()
-    assert DistributedSampler.__iter__ is before
