@@ -35,7 +35,7 @@ class Region:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the function: the first time is the forward pass."""
-        if self.done or torch.compiler.is_compiling() or capturing():
+        if self.done or torch.compiler.is_compiling() or traced() or capturing():
             return self.function(*args, **kwargs)
         trace = Trace(Region.__call__.__code__)
         trace.guarded(trace.begin, flat((*args, *kwargs.values())))
@@ -55,6 +55,11 @@ class Region:
             self.done = True
             first, self.first = self.first, None
             trace.guarded(self.compare, first, trace)
+
+
+def traced() -> bool:
+    """Whether operators are being recorded for another program, in which ours have no place."""
+    return bool(torch.jit.is_tracing())  # type: ignore[attr-defined,no-untyped-call]  # torch's
 
 
 def parts(function: Any) -> Iterator[Any]:

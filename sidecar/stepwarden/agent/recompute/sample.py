@@ -15,6 +15,8 @@ HALF = frozenset({torch.float16, torch.bfloat16})
 
 def plain(value: Any) -> Tensor | None:
     """Return a tensor whose values lie on this rank's device and can be sampled; None for all else."""
+    if not isinstance(value, Tensor):
+        return None
     tensor: Tensor = getattr(value, "_local_tensor", value)
     if type(tensor) not in PLAIN or tensor.layout is not torch.strided or tensor.is_meta:
         return None
