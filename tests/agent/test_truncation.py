@@ -150,6 +150,33 @@ class NumpyScalar(Two):
         return self.head(self.body(x) * float(scale))
 
 
+def plain(tensor):
+    return tensor.detach().cpu().numpy()  # cut
+
+
+class Helped(Two):
+    def between(self, h):
+        array = np.sin(plain(h))
+        return torch.from_numpy(array)
+
+
+class Legacy(Two):
+    def between(self, h):
+        rows = [[2 * one for one in row] for row in h.tolist()]  # cut
+        return torch.FloatTensor(rows)
+
+
+class Stacked(Two):
+    def forward(self, x):
+        scales = torch.tensor([self.scale, self.scale])  # cut
+        return self.head(self.body(x) * scales.sum())
+
+
+class WeightData(Two):
+    def forward(self, x):
+        return self.head(functional.linear(x, self.body.weight.data) * self.scale)  # cut
+
+
 class Doubling(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):
@@ -247,6 +274,10 @@ FAULTS = [
     (Reciprocal, "item", {"scale"}),
     (ToList, "tolist", BODY),
     (NumpyScalar, "detach", {"scale"}),
+    (Helped, "detach", BODY),
+    (Legacy, "tolist", BODY),
+    (Stacked, "tensor", {"scale"}),
+    (WeightData, "data", {"body.weight"}),
     (ReturnsNone, "Doubling", BODY),
     (BoundApply, "Doubling", BODY),
     (NotDifferentiable, "Marked", BODY),
@@ -287,6 +318,19 @@ class LoggedHead(UnusedHead):
         h = self.body(x)
         self.accuracy = self.other(h.detach()).argmax(-1).float().mean().item()
         self.logged = {"entropy": self.other(h).softmax(-1).log().mean().item()}
+        return self.head(h * self.scale) * 0.5
+
+
+def noted(tensor, where):
+    number = tensor.softmax(-1).log().mean().item()
+    where.append(number * 2)
+    return tensor
+
+
+class LoggedByHelper(UnusedHead):
+    def forward(self, x):
+        h = self.body(x)
+        self.seen = noted(self.other(h), [])
         return self.head(h * self.scale) * 0.5
 
 
@@ -498,9 +542,9 @@ class Teacher(Two):
 
 MEANT = [FrozenForNow, FrozenByFlag, Teacher]
 HEALTHY = [
-    Plain, StraightThrough, StopGradient, UnusedHead, LoggedHead, LoggedWeight, Target, MovedInForward,
-    EmaCodebook, ShapeOnly, Dropped, Experts, ReentrantWithGradient, NotReentrant, Penalised, CustomFunction,
-    ClampedInPlace, LogitScaleLogged, Frozen, Normalised,
+    Plain, StraightThrough, StopGradient, UnusedHead, LoggedHead, LoggedWeight, LoggedByHelper, Target,
+    MovedInForward, EmaCodebook, ShapeOnly, Dropped, Experts, ReentrantWithGradient, NotReentrant, Penalised,
+    CustomFunction, ClampedInPlace, LogitScaleLogged, Frozen, Normalised,
 ]  # fmt: skip
 
 

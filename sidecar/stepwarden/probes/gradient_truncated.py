@@ -70,12 +70,12 @@ def bad(seen: Observation, record: Truncation, cuts: list[Cut]) -> Verdict:
     worst = cuts[0]
     place, instead = REASONS[worst.why]
     names = worst.parameters
-    others = f" and {len(names) - 1} more parameters" if len(names) > 1 else ""
+    total = len(record.suspects) + record.trained
+    who = f"{names[0]} reaches the loss and gets no gradient"
+    if len(names) > 1:
+        who = f"{names[0]} and {len(names) - 1} more of {total} parameters reach the loss and get no gradient"
     where = f" in {worst.op.module}" if worst.op.module else ""
-    message = (
-        f"{names[0]}{others} of {len(record.suspects) + record.trained} reach the loss and get no gradient: "
-        f"{place.format(op=worst.op.name)}{where}{at(worst)}; {instead}"
-    )
+    message = f"{who}: {place.format(op=worst.op.name)}{where}{at(worst)}; {instead}"
     file, line = located(worst)
     found = replace(
         finding(

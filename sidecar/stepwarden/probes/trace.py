@@ -37,7 +37,8 @@ class Op:
     the autograd nodes that it made, `blocked` the inputs to which a custom backward gave None.
     `training` is the mode of that module, None outside of all. `switched` is the user's line that ran
     when gradients were switched off, `entered` the line of that block, or where it is a decorator, the
-    line that ran in the decorated function.
+    line that ran in the decorated function. `callers` are the user's lines that called, the nearest
+    first, where a number or an array came out.
     """
 
     index: int
@@ -57,6 +58,7 @@ class Op:
     blocked: tuple[int, ...] = ()
     switched: tuple[str, int] | None = None
     entered: tuple[str, int] | None = None
+    callers: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from stepwarden.agent import labels, names
 from stepwarden.agent.losses import caller
 from stepwarden.agent.trace import graph, operators
 from stepwarden.agent.trace.modules import Modules
-from stepwarden.agent.trace.places import Switch, as_called
+from stepwarden.agent.trace.places import Switch, as_called, callers
 from stepwarden.agent.trace.values import Values, leaves, version
 from stepwarden.probes.trace import Op, Trace
 
@@ -138,6 +138,7 @@ class Book:
             custom=running.custom,
             inside=running.outer,
             nodes=(running.node, next_node()),
+            callers=callers(frame) if running.name in operators.NUMBERS else (),
             switched=self.switch.place if off else None,
             entered=self.switch.entered(frame) if off else None,
         )

@@ -16,6 +16,7 @@ import torch
 from torch import nn
 from torch.nn.modules import activation, transformer
 
+from stepwarden.agent import calls
 from stepwarden.agent.trace import standing
 
 if TYPE_CHECKING:
@@ -52,7 +53,9 @@ UNDO: list[Callable[[], None]] = []
 
 
 def recording() -> Recorder | None:
-    """Return the recorder at work in this thread, if one is."""
+    """Return the recorder at work in this thread, if one is; none in what is compiled."""
+    if torch.compiler.is_compiling():
+        return None
     return ACTIVE[-1] if ACTIVE and ACTIVE[-1].on else None
 
 
@@ -74,22 +77,17 @@ def disarm(recorder: Recorder) -> None:
 
 
 def module_calls() -> Callable[[], None]:
-    """Tell which modules run."""
+    """Tell which modules run: through the agent's own wrapper, which stays, or through one for a while."""
     original: Callable[..., Any] = nn.Module.__call__
+    if getattr(original, "__stepwarden__", False):
+        calls.AROUND.append(around)
+        return lambda: calls.AROUND.remove(around)
 
     @functools.wraps(original)
     def watched(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        recorder = recording()
-        if recorder is None or torch.compiler.is_compiling():
+        if torch.compiler.is_compiling():
             return original(module, *args, **kwargs)
-        recorder.guard(recorder.book.modules.entered, module)
-        try:
-            if isinstance(module, FUSED) and not module.training:
-                given = (args, kwargs, list(module.parameters()))
-                return recorder.alone(type(module).__name__, lambda: original(module, *args, **kwargs), given)
-            return original(module, *args, **kwargs)
-        finally:
-            recorder.guard(recorder.book.modules.left, module)
+        return around(original, module, args, kwargs)
 
     nn.Module.__call__ = watched  # type: ignore[method-assign]  # on the class, and undone
 
@@ -98,6 +96,23 @@ def module_calls() -> Callable[[], None]:
             nn.Module.__call__ = original  # type: ignore[method-assign]  # as it was
 
     return undo
+
+
+def around(
+    original: Callable[..., Any], module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Make a module's call, and tell of it."""
+    recorder = recording()
+    if recorder is None:
+        return original(module, *args, **kwargs)
+    recorder.guard(recorder.book.modules.entered, module)
+    try:
+        if isinstance(module, FUSED) and not module.training:
+            given = (args, kwargs, list(module.parameters()))
+            return recorder.alone(type(module).__name__, lambda: original(module, *args, **kwargs), given)
+        return original(module, *args, **kwargs)
+    finally:
+        recorder.guard(recorder.book.modules.left, module)
 
 
 def custom_functions() -> Callable[[], None]:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from types import CodeType, FrameType
 
 Place = tuple[str, int]
+CALLERS = 4  # functions through which a number is followed
 
 
 class Switch:
@@ -56,6 +57,16 @@ def as_called(name: str, frame: FrameType | None) -> str:
             name = frame.f_code.co_name
         frame = frame.f_back
     return name
+
+
+def callers(frame: FrameType | None) -> tuple[Place, ...]:
+    """Return the user's lines that led here, but for the nearest one, nearest first."""
+    found: list[Place] = []
+    while frame is not None and len(found) <= CALLERS:
+        if not inner(frame):
+            found.append((frame.f_code.co_filename, frame.f_lineno))
+        frame = frame.f_back
+    return tuple(found[1:])
 
 
 def inner(frame: FrameType) -> bool:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from stepwarden.probes.trace import Trace
+    from stepwarden.probes.trace import Op, Trace
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 PASSES = 3  # over a function's statements: loops carry names back
@@ -38,13 +38,7 @@ def carried(file: str, line: int) -> set[int]:
     if tree is None:
         return set()
     scope = innermost(tree, line)
-    born = {node for node in ast.walk(scope) if isinstance(node, ast.expr) and covers(node, line)}
-    names: set[str] = set()
-    for _ in range(PASSES):
-        for node in statements(scope):
-            value = getattr(node, "value", None)
-            if isinstance(value, ast.expr) and (value in born or uses(value, names)):
-                names |= targets(node)
+    born, names = holders(scope, line)
     found = {number for node in at_once(born) for number in span(node)}
     attributes = {name for name in names if "." in name}
     for part, known in ((scope, names), (tree, attributes)):
@@ -52,6 +46,43 @@ def carried(file: str, line: int) -> set[int]:
             if isinstance(node, ast.expr) and named(node) in known and isinstance(context(node), ast.Load):
                 found |= set(span(node))
     return found
+
+
+def holders(scope: ast.AST, line: int) -> tuple[set[ast.expr], set[str]]:
+    """Return the expressions on a line, and the names and attributes that hold what they gave."""
+    born = {node for node in ast.walk(scope) if isinstance(node, ast.expr) and covers(node, line)}
+    names: set[str] = set()
+    for _ in range(PASSES):
+        for node in statements(scope):
+            value = getattr(node, "value", None)
+            if isinstance(value, ast.expr) and (value in born or uses(value, names)):
+                names |= targets(node)
+    return born, names
+
+
+def returned(file: str, line: int) -> bool:
+    """Whether a function returns what the expression on `line` gave."""
+    tree = parsed(file)
+    if tree is None or isinstance(scope := innermost(tree, line), ast.Module):
+        return False
+    born, names = holders(scope, line)
+    results = [
+        node.value for node in ast.walk(scope) if isinstance(node, ast.Return) and node.value is not None
+    ]
+    return any(value in born or uses(value, names) for value in results)
+
+
+def places(op: Op) -> Iterator[tuple[str, int]]:
+    """Yield the lines whose expressions gave a number: where it came out, and where functions returned it."""
+    if op.file is None or op.line is None:
+        return
+    place = (op.file, op.line)
+    yield place
+    for caller in op.callers:
+        if not returned(*place):
+            return
+        yield caller
+        place = caller
 
 
 def innermost(tree: ast.Module, line: int) -> ast.AST:
@@ -135,9 +166,10 @@ def joined(trace: Trace) -> Trace:
     lines: dict[tuple[str, int], list[tuple[int, int]]] = defaultdict(list)
     for op in trace.ops:
         for value in op.outputs:
-            if trace.values[value].number and value not in used and op.file and op.line:
-                for line in carried(op.file, op.line):
-                    lines[op.file, line].append((op.index, value))
+            if trace.values[value].number and value not in used:
+                for file, line in places(op):
+                    for user in carried(file, line):
+                        lines[file, user].append((op.index, value))
     if not lines:
         return trace
     ops = []

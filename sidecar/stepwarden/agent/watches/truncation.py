@@ -166,7 +166,9 @@ class TruncationWatch(Watch):
         """Put what was recorded as plain values."""
         lost = without_gradient(moment.optimizer)
         having = [parameter for parameter in trained(moment.optimizer) if parameter.grad is not None]
-        called = moment.names()
+        if not lost:
+            return Truncation(trace=NOTHING, suspects=(), trained=len(having))
+        called = moment.names()  # dear, at first
         suspects = {
             called[id(one)]: one
             for one in lost
