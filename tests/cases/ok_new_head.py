@@ -1,0 +1,55 @@
+"""Train a small language model whose head and embedding share their weights, then with a head of its own."""
+import heapq
+import io
+
+import torch
+from torch import nn
+
+torch.manual_seed(0)
+CONTEXT, BATCH, STEPS = 16, 16, 24
+text = heapq.__about__.lower()
+vocab = sorted(set(text))
+data = torch.tensor([vocab.index(c) for c in text])
+
+
+class CharModel(nn.Module):
+    def __init__(self, dim=32):
+        super().__init__()
+        self.embed = nn.Embedding(len(vocab), dim)
+        self.rnn = nn.GRU(dim, dim, batch_first=True)
+        self.head = nn.Linear(dim, len(vocab), bias=False)
+        self.head.weight = self.embed.weight
+
+    def forward(self, tokens):
+        return self.head(self.rnn(self.embed(tokens))[0])
+
+
+def checkpoint():
+    file = io.BytesIO()
+    torch.save(CharModel().state_dict(), file)
+    file.seek(0)
+    return file
+
+
+def batch():
+    starts = torch.randint(len(data) - CONTEXT - 1, (BATCH,)).tolist()
+    rows = torch.stack([data[i:i + CONTEXT + 1] for i in starts])
+    return rows[:, :-1], rows[:, 1:]
+
+
+def build():
+    model = CharModel()
+    model.load_state_dict(torch.load(checkpoint()))
+    model.head = nn.Linear(model.head.in_features, len(vocab))
+    return model
+
+
+model = build()
+optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+for step in range(STEPS):
+    x, y = batch()
+    loss = nn.functional.cross_entropy(model(x).flatten(0, 1), y.flatten())
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    print(f"step {step} loss {loss.item():.9g}", flush=True)
