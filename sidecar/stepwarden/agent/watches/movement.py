@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from stepwarden.probes.parameter_not_updated import Still
     from stepwarden.probes.update_wrong_size import Sizes
 
-EARLY, EVERY = 8, 10  # updates at the beginning that are looked at, and one of so many later
+EARLY, EVERY = 8, 20  # updates at the beginning that are looked at, and one of so many later
 SUSPECT = 0.2  # part of elements that move: where it's less, the parameters' names are looked for
 LARGE, SMALL = 0.5, 1e-6  # of the weights: where an update is more, or none ever was, the same
 SHOWN = 8  # names
