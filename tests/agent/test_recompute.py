@@ -266,6 +266,11 @@ def test_what_is_compiled_is_not_looked_into(attach, sidecar):
     assert said(sidecar) == []
 
 
+@pytest.mark.xfail(
+    not hasattr(torch.utils.checkpoint, "CheckpointPolicy"),
+    raises=AttributeError,
+    reason="torch before 2.5 has no such policies",
+)
 def test_a_policy_that_saves_some_activations_sees_none_of_our_operators(attach, sidecar):
     attach()
     seen = []
