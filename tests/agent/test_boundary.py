@@ -98,20 +98,6 @@ def test_a_closure_is_watched_behind_its_first_call(attach, sidecar):
     assert {step for _, _, step in kinds(sidecar, 2)} == {0, 1}
 
 
-def test_deferred_containment_finds_one_step_late_and_says_so(attach, sidecar):
-    attach(SKIP, containment="deferred")
-    model = nn.Linear(2, 1)
-    optimizer = train(model, torch.ones(1, 2))
-    train(model, torch.full((1, 2), NAN), optimizer)
-    assert math.isnan(model.weight[0, 0])
-    assert kinds(sidecar, 1) == []
-    train(model, torch.ones(1, 2), optimizer)
-    assert ("NonFiniteGradient", "critical", 1) in kinds(sidecar, 2)
-    found = sidecar.findings("NonFiniteGradient", 1)[0]
-    assert "found one step late, its update was applied" in found.message
-    assert found.evidence["late"] is True
-
-
 def test_lbfgs_gives_the_same_numbers(attach, sidecar):
     def minimum():
         torch.manual_seed(0)

@@ -53,6 +53,12 @@ def unwatched() -> Iterator[None]:
         REPLAYING.now = before
 
 
+Around = Callable[[Callable[..., Any], nn.Module, tuple[Any, ...], dict[str, Any]], Any]
+
+AROUND: list[Around] = []
+"""What stands around module calls for a while; the wrapper stays, as compiled code is guarded on it."""
+
+
 class Calls:
     """Tells `began` and `ended` of each outermost call. Both are guarded by who gives them."""
 
@@ -69,7 +75,6 @@ class Calls:
         return (
             self.inside
             or REPLAYING.now
-            or torch.compiler.is_compiling()
             or not torch.is_grad_enabled()
             or threading.get_ident() != self.thread
         )
@@ -78,8 +83,7 @@ class Calls:
         """Wrap the call of all modules; return what undoes it."""
         original: Callable[..., Any] = nn.Module.__call__
 
-        @functools.wraps(original)
-        def watched(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        def told(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
             if self.left_alone():
                 return original(module, *args, **kwargs)
             place = caller(sys._getframe(1))  # noqa: SLF001 - the cheap way to the caller's line
@@ -93,6 +97,15 @@ class Calls:
                 self.inside = False
             return output
 
+        @functools.wraps(original)
+        def watched(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+            if torch.compiler.is_compiling():  # before all else: what is read here would be guarded on
+                return original(module, *args, **kwargs)
+            if AROUND:
+                return AROUND[-1](told, module, args, kwargs)
+            return told(module, *args, **kwargs)
+
+        watched.__stepwarden__ = True  # type: ignore[attr-defined]  # a mark
         nn.Module.__call__ = watched  # type: ignore[method-assign]  # on the class, and undone
 
         def undo() -> None:
