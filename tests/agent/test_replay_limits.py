@@ -196,3 +196,31 @@ def test_an_exception_of_anomaly_mode_is_tied_to_the_labels_of_the_forward_pass(
     last = found.evidence["traceback"].splitlines()[-1]
     assert last.startswith("born of: the backward of sqrt in part")
     assert last.endswith("within forward_pass > attention")
+
+
+def test_a_loss_that_is_left_on_a_module_is_found_in_the_model(attach, sidecar):
+    class Beside(Around):
+        def forward(self, x):
+            hidden = super().forward(x)
+            self.beside = torch.log10(hidden * 0).mean()
+            return hidden
+
+    attach()
+    model = Beside(nn.ReLU())
+    train(model, torch.randn(8, 4), loss=lambda output: output.sum() + model.beside)
+    said = told(sidecar)["NonFiniteGradient"]
+    assert (said.op, said.module) == ("log10", "")
+    assert "of finite inputs" in said.message
+
+
+def test_replays_take_no_more_than_their_share_of_the_time(attach, sidecar):
+    attached = attach(SKIP)
+    (watch,) = [one for one in attached.agent.crew.watches if type(one).__name__ == "Replaying"]
+    model = Around(Root())
+    optimizer = train(model, torch.randn(8, 4))
+    watch.spent = 1e6
+    train(model, torch.randn(8, 4), optimizer=optimizer)
+    sidecar.wait(lambda heard: len(heard.of(wire.StepTaken)) == 2)
+    first, second = [said for said in sidecar.of(wire.Finding) if said.kind == "NonFiniteGradient"]
+    assert (first.op, second.op) == ("sqrt", None)
+    assert "their share of the time" in second.evidence["replay"]["reason"]

@@ -49,7 +49,7 @@ def test_the_finding_names_the_place_and_the_numbers():
         "forward > attn",
     )
     assert found.severity == "critical"
-    assert found.message == "exp in attn made Inf of finite inputs (the largest is 12.5) on rank 1"
+    assert found.message == "exp in attn (b.py:3) made Inf of finite inputs (the largest is 12.5) on rank 1"
 
 
 texts = st.none() | st.text()

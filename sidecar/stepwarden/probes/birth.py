@@ -202,6 +202,17 @@ def born(steps: Sequence[Step], op: int, made: float) -> Birth:
     return Birth(source="op", op=op, largest_in=worst(eaten) if eaten else None, largest_out=made)
 
 
+def all_born(steps: Sequence[Step]) -> list[Birth]:
+    """Return all operators that made a bad value of finite ones, wherever that went; no masks."""
+    return [
+        born(steps, index, step.largest)
+        for index, step in enumerate(steps)
+        if not math.isfinite(step.largest)
+        and step.name not in MASKING
+        and finite([eaten.largest for eaten in step.inputs])
+    ]
+
+
 def of_backward(nodes: Sequence[Node], bad: Sequence[int]) -> int | None:
     """
     Return the node that made the gradients of some parameters bad, though what it received was finite.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from stepwarden.probes.finding import finding
@@ -49,8 +50,9 @@ def probe(seen: Observation, settings: Mapping[str, float]) -> Verdict:
     if born.op is None:
         return Verdict("ok", "Finite", "all that flowed on in the forward pass is finite")
     where = f" in {born.module}" if born.module else ""
+    at = f" ({PurePath(born.file).name}:{born.line})" if born.file else ""
     message = (
-        f"{born.op}{where} made {word(born.largest_out)} of finite inputs "
+        f"{born.op}{where}{at} made {word(born.largest_out)} of finite inputs "
         f"(the largest is {shown(born.largest_in)}) on rank {seen.rank}"
     )
     evidence = {"largest_input": born.largest_in, "largest_output": born.largest_out}

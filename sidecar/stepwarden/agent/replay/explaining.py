@@ -9,6 +9,7 @@ from stepwarden.agent.replay import losscode, story
 from stepwarden.agent.replay.examining import Examined, examine
 from stepwarden.agent.replay.run import CannotReplay
 from stepwarden.agent.replay.story import Story
+from stepwarden.probes import birth as births
 from stepwarden.probes import nonfinite_activation, nonfinite_gradient, nonfinite_loss
 from stepwarden.probes.nonfinite_activation import Activation
 from stepwarden.probes.observation import Observation
@@ -28,11 +29,14 @@ EXPLAINED = frozenset({nonfinite_gradient.KIND, nonfinite_loss.KIND})
 class Explaining:
     """The explanation of one step: found at most once, however many findings and optimizers it has."""
 
-    def __init__(self, calls: Sequence[Snapshot], loss: LossSide, lost: int, shelf: Shelf) -> None:
-        """Take what was kept; `lost` calls were not. `shelf` is where bundles go."""
-        self.shelf = shelf
-        self.calls, self.loss, self.lost = [call for call in calls if call.used], loss, lost
-        self.unused = len(calls) - len(self.calls)
+    def __init__(self, calls: Sequence[Snapshot] | None, loss: LossSide, lost: int, shelf: Shelf) -> None:
+        """
+        Take what was kept; `lost` calls were not. `shelf` is where bundles go.
+
+        Without `calls` nothing is run again: replays have taken their share of the run's time.
+        """
+        self.shelf, self.spent = shelf, calls is None
+        self.calls, self.loss, self.lost = [call for call in calls or () if call.used], loss, lost
         self.story: Story | None = None
         self.culprit: Snapshot | None = None
         self.seconds = 0.0
@@ -58,6 +62,10 @@ class Explaining:
 
     def told(self, place: tuple[str, int] | None, mine: Sequence[Finding]) -> Story:
         """Tell what is to blame; `place` is the call of backward. Never raises: an error is the reason."""
+        if self.spent:
+            return Story(
+                status="unknown", reason="replays of earlier steps have taken their share of the time"
+            )
         if any(finding.evidence.get("late") for finding in mine):
             return Story(status="unknown", reason="it was read after the update: the step is gone")
         if all(finding.evidence.get("local") is False for finding in mine):
@@ -79,32 +87,41 @@ class Explaining:
         """Run the calls again, the oldest first, until one is to blame."""
         reasons: list[str] = []
         outside: Story | None = None
-        incoming = False
+        incoming: list[Examined] = []
         for call in self.calls:
-            try:
-                seen = examine(call)
-            except CannotReplay as error:
-                reasons.append(str(error))
+            seen = self.examined(call, reasons)
+            if seen is None:
                 continue
-            except Exception as error:  # noqa: BLE001 - the model is the user's, and another call may do
-                reasons.append(raised(error))
-                continue
-            incoming |= not seen.incoming and seen.outputs
+            if not seen.incoming and seen.outputs:
+                incoming.append(seen)
             told = self.of_call(call, seen)
             if told is not None and told.status == "ok" and told.op is not None:
                 self.culprit = call
                 return told
             if told is not None and (outside is None or outside.status != "ok"):
                 outside, self.culprit = told, call
-            if seen.partial:
-                reasons.append("a gradient of its output was too large to keep")
-            if seen.why is not None:
-                reasons.append(f"the recording is incomplete: {seen.why}")
         if outside is not None:
             return outside
         if incoming:
-            return losscode.story(self.loss, place)
+            return beside(losscode.story(self.loss, place), incoming)
         return Story(status="unknown", reason=self.why(reasons))
+
+    @staticmethod
+    def examined(call: Snapshot, reasons: list[str]) -> Examined | None:
+        """Run one call again; what it lacks, or why it can't be run, is appended to the reasons."""
+        try:
+            seen = examine(call)
+        except CannotReplay as error:
+            reasons.append(str(error))
+            return None
+        except Exception as error:  # noqa: BLE001 - the model is the user's, and another call may do
+            reasons.append(raised(error))
+            return None
+        if seen.partial:
+            reasons.append("a gradient of its output was too large to keep")
+        if seen.why is not None:
+            reasons.append(f"the recording is incomplete: {seen.why}")
+        return seen
 
     @staticmethod
     def of_call(call: Snapshot, seen: Examined) -> Story | None:
@@ -125,6 +142,19 @@ class Explaining:
             "run again all is finite: the gradients were spoiled behind backward (by clipping, a hook, a "
             "reduction), or it depends on more than batch, weights and random state"
         )
+
+
+def beside(told: Story, seen: Sequence[Examined]) -> Story:
+    """
+    Tell of an operator of a model that the loss took from elsewhere than its output, as an auxiliary loss.
+
+    Only where the one operator that the loss graph accuses is the only such one that the model ran badly.
+    """
+    for one in seen:
+        found = [birth for birth in births.all_born(one.steps) if one.steps[birth.op or 0].name == told.op]
+        if len(found) == 1:
+            return story.of_birth(found[0], one.steps, "")
+    return told
 
 
 def raised(error: Exception) -> str:

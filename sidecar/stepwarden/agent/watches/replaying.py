@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import os
+import time
 import weakref
 from collections import deque
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from stepwarden.wire import Finding
 
 ANOMALY = "returned nan values in its"  # what torch raises in its anomaly mode
+FREE = 60.0  # seconds of replays that a run may take in any case
+SHARE = 0.05  # of its time that it may take beside: a policy that skips lets every step be a bad one
 KEPT = 8  # calls of a step: micro-batches that are accumulated
 EXPLAINED = frozenset({nonfinite_gradient.KIND, nonfinite_loss.KIND})
 
@@ -54,6 +57,7 @@ class Replaying(Watch):
         self.loss = LossSide()
         self.shelf = Shelf(os.environ.get(wire.ENV_REPLAYS), host.environment.rank)
         self.running: Snapshot | None = None
+        self.began, self.spent = time.monotonic(), 0.0
         self.passed = False
         self.explaining: Explaining | None = None
 
@@ -118,9 +122,13 @@ class Replaying(Watch):
         """Run the step again where one of these findings is explained by it."""
         if not any(finding.kind in EXPLAINED and finding.severity != "info" for finding in findings):
             return findings
+        began = time.monotonic()
         if self.explaining is None:
-            self.explaining = Explaining(list(self.calls), self.loss, self.lost, self.shelf)
-        return self.explaining.of(moment, findings)
+            calls = list(self.calls) if self.spent < FREE + SHARE * (began - self.began) else None
+            self.explaining = Explaining(calls, self.loss, self.lost, self.shelf)
+        explained = self.explaining.of(moment, findings)
+        self.spent += time.monotonic() - began
+        return explained
 
     def failed(self, finding: Finding) -> Finding:
         """Run the step again where torch's anomaly mode ended it."""
