@@ -224,3 +224,31 @@ def test_replays_take_no_more_than_their_share_of_the_time(attach, sidecar):
     first, second = [said for said in sidecar.of(wire.Finding) if said.kind == "NonFiniteGradient"]
     assert (first.op, second.op) == ("sqrt", None)
     assert "their share of the time" in second.evidence["replay"]["reason"]
+
+
+def test_a_part_that_is_called_by_itself_keeps_its_name_in_the_model(attach, sidecar):
+    class Whole(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.encoder = Around(Root())
+            self.head = nn.Linear(1, 1)
+
+    attach()
+    model = Whole()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model.head(model.encoder(torch.randn(8, 4))).sum().backward()
+    optimizer.step()
+    said = told(sidecar)["NonFiniteGradient"]
+    assert (said.op, said.module) == ("sqrt", "encoder.part")
+    assert "sqrt in encoder.part" in said.message
+
+
+def test_a_bad_parameter_of_such_a_part_too(attach, sidecar):
+    attach()
+    model = nn.ModuleDict({"encoder": nn.Linear(4, 1)})
+    model["encoder"].weight.data[0, 1] = NAN
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model["encoder"](torch.randn(8, 4)).square().sum().backward()
+    optimizer.step()
+    said = told(sidecar)["NonFiniteGradient"]
+    assert (said.parameter, said.module) == ("encoder.weight", "encoder")

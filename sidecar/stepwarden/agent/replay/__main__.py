@@ -36,7 +36,7 @@ def tell(read: Bundle) -> tuple[list[str], int]:
         return [f"made at      {made}", expected, f"it raised    {type(error).__name__}: {error}"], OTHERWISE
     if seen.birth is None:
         return [f"made at      {made}", expected, "found        all is finite: not reproduced"], OTHERWISE
-    told = story.of_birth(seen.birth, seen.steps, type(read.snapshot.module).__name__)
+    told = story.of_birth(seen.birth, seen.steps, type(read.snapshot.module).__name__, read.snapshot.prefix)
     found = {name: getattr(told, name) for name in FIELDS}
     reproduced = all(found[name] == read.expected[name] for name in SAME)
     lines = [

@@ -84,6 +84,7 @@ def call(snapshot: Snapshot) -> dict[str, Any]:
             if kept is not None and id(buffer) in place
         },
         "labels": snapshot.labels,
+        "prefix": snapshot.prefix,
         "gradients": {index: None if it is None else it.clone() for index, it in snapshot.gradients.items()},
         "deterministic": torch.are_deterministic_algorithms_enabled(),
     }
@@ -136,6 +137,7 @@ def read(content: Mapping[str, Any]) -> Snapshot:
         casting=cast(content["casting"]),
         buffers=[(buffers[name], -1, kept) for name, kept in content["buffers"].items()],
         labels=content["labels"],
+        prefix=content["prefix"],
         gradients=content["gradients"],
         ended=True,
     )

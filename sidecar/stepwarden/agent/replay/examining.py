@@ -33,10 +33,13 @@ class Examined:
     outputs: bool
     partial: bool
     why: str | None = None  # the recording is incomplete
+    prefix: str = ""
 
 
 def examine(snapshot: Snapshot) -> Examined:
     """Run a call again, and put all back. Raises `CannotReplay`, and whatever the model raises."""
+    if (why := run.refused(snapshot)) is not None:
+        raise run.CannotReplay(why)
     with preserved([snapshot.module]):
         return within(snapshot)
 
@@ -71,4 +74,5 @@ def within(snapshot: Snapshot) -> Examined:
         outputs=all(math.isfinite(eaten.largest) for eaten in used),
         partial=len(came) < len(snapshot.gradients),
         why=recording.recorder.why,
+        prefix=snapshot.prefix,
     )

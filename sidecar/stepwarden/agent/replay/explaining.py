@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from stepwarden.agent import names
 from stepwarden.agent.replay import losscode, story
 from stepwarden.agent.replay.examining import Examined, examine
 from stepwarden.agent.replay.run import CannotReplay
@@ -47,6 +48,7 @@ class Explaining:
         mine = [finding for finding in findings if finding.kind in EXPLAINED]
         if self.story is None:
             began = time.perf_counter()
+            self.name(moment)
             self.story = self.told(moment.reading.place, mine)
             self.seconds = time.perf_counter() - began
             if self.culprit is not None and self.story.status == "ok":
@@ -59,6 +61,14 @@ class Explaining:
             first = next(index for index, finding in enumerate(findings) if finding in mine)
             made[first:first] = activation(made[first], self.story)
         return made
+
+    def name(self, moment: Moment) -> None:
+        """Find out what the called modules are called in the roots: a program may call parts of its model."""
+        called = {
+            id(module): names.clean(name) for root in moment.roots() for name, module in root.named_modules()
+        }
+        for call in self.calls:
+            call.prefix = called.get(id(call.module), "")
 
     def told(self, place: tuple[str, int] | None, mine: Sequence[Finding]) -> Story:
         """Tell what is to blame; `place` is the call of backward. Never raises: an error is the reason."""
@@ -128,7 +138,7 @@ class Explaining:
         """Tell what one call is to blame for, if it is."""
         if seen.birth is None:
             return None
-        return story.of_birth(seen.birth, seen.steps, type(call.module).__name__)
+        return story.of_birth(seen.birth, seen.steps, type(call.module).__name__, call.prefix)
 
     def why(self, reasons: Sequence[str]) -> str:
         """Say why nothing was found."""
@@ -153,7 +163,7 @@ def beside(told: Story, seen: Sequence[Examined]) -> Story:
     for one in seen:
         found = [birth for birth in births.all_born(one.steps) if one.steps[birth.op or 0].name == told.op]
         if len(found) == 1:
-            return story.of_birth(found[0], one.steps, "")
+            return story.of_birth(found[0], one.steps, "", one.prefix)
     return told
 
 

@@ -34,7 +34,8 @@ class Snapshot:
 
     `module` is the inner one, without wrappers; `forward` an override that a framework put on it for this
     call alone; `scattered`: a wrapper brings the inputs to its device. `gradients` holds what came back
-    to the output's tensors, by their place in it: None where it was too large to keep.
+    to the output's tensors, by their place in it: None where it was too large to keep. `prefix` is what
+    the module is called in the root module that holds it.
     """
 
     module: nn.Module
@@ -49,6 +50,7 @@ class Snapshot:
     labels: tuple[str, ...]
     forward: Any = None
     scattered: bool = False
+    prefix: str = ""
     gradients: dict[int, Tensor | None] = field(default_factory=dict)
     ended: bool = False
 

@@ -51,12 +51,18 @@ class Story:
     more: Mapping[str, Any] = field(default_factory=dict)
 
 
-def of_birth(birth: Birth, steps: Sequence[Step], root: str) -> Story:
-    """Tell what is to blame. `root` is what the root module is called by its class."""
+def of_birth(birth: Birth, steps: Sequence[Step], root: str, prefix: str = "") -> Story:
+    """
+    Tell what is to blame.
+
+    `root` is what the module that was called is by its class, `prefix` its name in what holds it.
+    """
     step = steps[birth.op] if birth.op is not None and 0 <= birth.op < len(steps) else None
+    if step is not None:
+        step = replace(step, module=joined(prefix, step.module))
     told = Story(
         status="ok",
-        module=(step.module or "") if step is not None else None,
+        module=step.module if step is not None else None,
         file=step.file if step is not None else None,
         line=step.line if step is not None else None,
         label=step.label if step is not None else None,
@@ -70,14 +76,19 @@ def of_birth(birth: Birth, steps: Sequence[Step], root: str) -> Story:
         return replace(told, cause=cause, forward=not birth.backward, op=op)
     bad = said(birth.largest_in)
     if birth.source in {"parameter", "buffer"}:
-        name = birth.name or ""
+        name = joined(prefix, birth.name)
         cause = f"the {birth.source} {name} holds {bad} itself"
         parameter = name if birth.source == "parameter" else None
         return replace(told, cause=cause, module=name.rpartition(".")[0], parameter=parameter)
     if birth.source == "argument":
         cause = f"the input of {root} (argument {birth.name}) itself holds {bad}: look at the data"
-        return replace(told, cause=cause, module="")
+        return replace(told, cause=cause, module=prefix)
     return replace(told, status="unknown", reason=f"a tensor that no recorded operator made holds {bad}")
+
+
+def joined(prefix: str, name: str | None) -> str:
+    """Return a dotted name below a prefix."""
+    return ".".join(filter(None, (prefix, name)))
 
 
 def sentence(op: str, module: str | None, step: Step | None, birth: Birth) -> str:
