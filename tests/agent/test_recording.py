@@ -6,7 +6,9 @@ import weakref
 
 import pytest
 import torch
+from torch import _dynamo as dynamo
 from torch import nn
+from torch._dynamo.utils import counters
 from torch.overrides import TorchFunctionMode
 
 from stepwarden import policy, wire
@@ -364,3 +366,72 @@ def test_gradients_taken_by_hand_are_not_judged(attach, sidecar):
     optimizer.step()
     assert said(sidecar, 1) == []
     assert attached.agent.unknown()[KIND] == "NotRecorded"
+
+
+class Squaring(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return 2 * x * grad
+
+
+class Cut(Pair):
+    cut = True
+
+    def forward(self, x):
+        h = Squaring.apply(self.body(x))
+        h = h.detach() if self.cut else h
+        return self.head(h)
+
+
+class Uncut(Cut):
+    cut = False
+
+
+def whole(model):
+    return torch.compile(model, backend="eager", fullgraph=True)
+
+
+def in_place(model):
+    model.compile(backend="eager")
+    return model
+
+
+def function(model):
+    compiled = torch.compile(lambda x: model(x).square(), backend="eager")
+    outer = nn.Module()
+    outer.model, outer.forward = model, compiled
+    return outer
+
+
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # by torch 2.4 itself
+@pytest.mark.parametrize("compiled", [whole, in_place, function])
+@pytest.mark.parametrize("kind", [Cut, Uncut])
+def test_compiled_code_is_replayed_and_compiled_as_if_alone(attach, sidecar, compiled, kind):
+    def train():
+        torch.manual_seed(0)
+        dynamo.reset()
+        counters.clear()
+        model = compiled(kind())
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        for _ in range(3):
+            step(optimizer, model(torch.rand(8, 4)).sum())
+        values = [parameter.detach().clone() for parameter in model.parameters()]
+        return values, dict(counters["stats"])
+
+    alone, compiles = train()
+    attached = attach()
+    watched, again = train()
+    assert all(map(torch.equal, watched, alone))
+    assert again == compiles
+    found = [(one.step, one.op) for one in said(sidecar, 3)]
+    if compiled is function and kind.cut and not hasattr(torch.compiler, "set_stance"):
+        assert found == []  # before torch 2.6 a compiled function can't be run eagerly
+        assert attached.agent.unknown()[KIND] == "NotRecorded"
+    else:
+        assert found == ([(0, "detach")] if kind.cut else [])

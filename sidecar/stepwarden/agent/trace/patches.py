@@ -17,7 +17,6 @@ from torch import nn
 from torch.nn.modules import activation, transformer
 
 from stepwarden.agent import calls
-from stepwarden.agent.trace import standing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -214,9 +213,8 @@ def compiled_code() -> Callable[[], None]:
     @functools.wraps(original)
     def set_eval_frame(callback: Any) -> Any:
         if callable(callback):
-            for recorder in ACTIVE:
-                recorder.stop(COMPILED)
-                standing.take_off(recorder)
+            for recorder in tuple(ACTIVE):
+                recorder.halt(COMPILED)  # nothing of ours stands where the compiler looks
         return original(callback)
 
     for name in names:

@@ -195,6 +195,8 @@ class TruncationWatch(Watch):
         try:
             if recorder.why == patches.COMPILED:
                 recorder = replayed.record(self.calls)
+                if recorder.why is not None:
+                    return NOTHING, f"the model is compiled, and a replay didn't help: {recorder.why}"
             trace = sources.joined(recorder.trace(moment.roots()))
         except run.CannotReplay as error:
             return NOTHING, f"the model is compiled, and can't be run again: {error}"
