@@ -49,13 +49,20 @@ def take(*, everywhere: bool = False) -> Randomness:
     return Randomness(torch.get_rng_state(), cuda, random.getstate(), of_numpy())
 
 
+class Numpy:
+    """Where numpy's global generator keeps its state: asked once, as to ask takes longer than to read."""
+
+    generator: Any = None
+    address = 0
+
+
 def of_numpy() -> bytes | None:
     """Return numpy's global state, where numpy is loaded and its generator is the usual one."""
-    numpy = sys.modules.get("numpy")
-    try:
-        generator = numpy.random.mtrand._rand._bit_generator  # type: ignore[union-attr]  # noqa: SLF001 - its own name for it
-        if type(generator).__name__ != "MT19937":
-            return None
-        return ctypes.string_at(generator.ctypes.state_address, MT19937)
-    except AttributeError:
+    numpy = sys.modules.get("numpy.random.mtrand")
+    if numpy is None:
         return None
+    generator: Any = getattr(getattr(numpy, "_rand", None), "_bit_generator", None)
+    if generator is not Numpy.generator:
+        usual = type(generator).__name__ == "MT19937"
+        Numpy.generator, Numpy.address = generator, generator.ctypes.state_address if usual else 0
+    return ctypes.string_at(Numpy.address, MT19937) if Numpy.address else None
