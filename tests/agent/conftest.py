@@ -11,6 +11,7 @@ from hearing import PATIENCE, Sidecar
 
 from stepwarden import policy, wire
 
+OBSERVE = (policy.Rule(severity="info"),)
 HERE = Path(__file__).parent
 INJECT = HERE.parent.parent / "sidecar" / "stepwarden" / "inject"
 
@@ -84,3 +85,20 @@ def there(condition):
 @pytest.fixture(scope="session")
 def poll():
     return there
+
+
+@pytest.fixture
+def attach(sidecar):
+    """Attach an agent to this process, whose findings go to the socket; by default they are only observed."""
+    from stepwarden.agent.attach import Attached  # noqa: PLC0415 - imports torch
+    from stepwarden.agent.environment import Environment  # noqa: PLC0415 - as above
+
+    made = []
+
+    def make(rules=OBSERVE, **more):
+        made.append(Attached(Environment(rank=0, directory=str(sidecar.folder), rules=rules, **more)))
+        return made[-1]
+
+    yield make
+    for attached in made:
+        attached.detach()

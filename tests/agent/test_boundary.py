@@ -13,26 +13,11 @@ import torch
 from torch import nn
 
 from stepwarden import policy, wire
-from stepwarden.agent.attach import Attached
-from stepwarden.agent.environment import Environment
 from stepwarden.probes import settings
 
 NAN = math.nan
 OBSERVE = (policy.Rule(severity="info"),)
 SKIP = (policy.Rule(action="Skip"),)
-
-
-@pytest.fixture
-def attach(sidecar):
-    made = []
-
-    def make(rules=OBSERVE, **more):
-        made.append(Attached(Environment(rank=0, directory=str(sidecar.folder), rules=rules, **more)))
-        return made[-1]
-
-    yield make
-    for attached in made:
-        attached.detach()
 
 
 def train(model, x, optimizer=None, lr=0.1):

@@ -10,8 +10,6 @@ from torch import nn
 from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 
 from stepwarden import policy, wire
-from stepwarden.agent.attach import Attached
-from stepwarden.agent.environment import Environment
 
 CHANCE = random.Random(0)  # noqa: S311 - what a program draws beside torch
 OBSERVE = (policy.Rule(severity="info"),)
@@ -42,19 +40,6 @@ class Part(nn.Module):
     def forward(self, x):
         self.count += 1
         return self.linear(torch.tanh(self.function(self, x))).relu()
-
-
-@pytest.fixture
-def attach(sidecar):
-    made = []
-
-    def make(**more):
-        made.append(Attached(Environment(rank=0, directory=str(sidecar.folder), rules=OBSERVE, **more)))
-        return made[-1]
-
-    yield make
-    for attached in made:
-        attached.detach()
 
 
 def train(model, steps=2):
