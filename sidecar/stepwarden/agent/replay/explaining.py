@@ -113,7 +113,7 @@ class Explaining:
         if outside is not None:
             return outside
         if incoming:
-            return beside(losscode.story(self.loss, place), incoming)
+            return beside(losscode.story(self.loss, place, self.calls[-1].place), incoming)
         return Story(status="unknown", reason=self.why(reasons))
 
     @staticmethod

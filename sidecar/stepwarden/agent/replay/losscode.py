@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import linecache
 import re
 from pathlib import PurePath
@@ -11,20 +12,28 @@ from stepwarden.agent.replay.lossside import TARGET
 from stepwarden.agent.replay.story import ADVICE, Story
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from stepwarden.agent.replay.lossside import LossSide
 
+Place = tuple[str, int]  # file and line
 SHOWN = 12  # nodes of the loss in the evidence
 SPELLED = {"div": r"/(?![/=])|\bdiv(?:ide)?_?\s*\(", "pow": r"\*\*|\bpow_?\s*\("}
 
 
-def story(loss: LossSide, place: tuple[str, int] | None) -> Story:
-    """Tell that the loss code is to blame, and as much more as is sure."""
+def story(loss: LossSide, place: Place | None, called: Place | None) -> Story:
+    """
+    Tell that the loss code is to blame, and as much more as is sure.
+
+    `place` is the call of backward, `called` that of the model: where a framework calls backward, the loss is
+    near the other.
+    """
     guilty = sorted(set(loss.guilty()))
     targets = [one for one in guilty if one.startswith(TARGET)]
     op = guilty[0] if len(guilty) == 1 and not targets else None
-    file, line = place or (None, None)
-    named = located(op, file, line) if op is not None and file is not None and line is not None else None
-    at = f" ({PurePath(file).name}:{named or line})" if file is not None else ""
+    found = next((one for one in map(op_at(op), (place, called)) if one is not None), place)
+    file, line = found or (None, None)
+    at = f" ({PurePath(file).name}:{line})" if file is not None else ""
     if targets:
         cause = f"{targets[0]} itself holds NaN or Inf{at}: look at the data"
         return Story(status="ok", cause=cause, file=file, line=line, more={"loss_graph": loss.chain[:SHOWN]})
@@ -36,27 +45,53 @@ def story(loss: LossSide, place: tuple[str, int] | None) -> Story:
         cause=f"{what} between the model's output and backward(){at} made it, the output is finite{advice}",
         op=op,
         file=file,
-        line=named or line,
+        line=line,
         more=more,
     )
 
 
+def op_at(op: str | None) -> Callable[[Place | None], Place | None]:
+    """Return what finds an operator in the source around a place."""
+
+    def find(place: Place | None) -> Place | None:
+        line = located(op, *place) if op is not None and place is not None else None
+        return (place[0], line) if place is not None and line is not None else None
+
+    return find
+
+
 def located(op: str, file: str, called: int) -> int | None:
     """
-    Return the one line above the call of backward that spells an operator, None where several do.
+    Return the one line that spells an operator, None where several do.
 
-    First the lines just above the call, back to where their block begins; then the whole file.
+    First of the lines just above a call, back to where their block begins; then of the whole file, but for
+    its modules, whose own code is known to be finite.
     """
     spelled = re.compile(SPELLED.get(op, rf"\b{re.escape(op)}_?\s*\("))
     lines = linecache.getlines(file)
-    body = [index for index in range(len(lines)) if spelled.search(code(lines[index]))]
-    start = block(lines, called - 1)
-    for found in ([index for index in body if start <= index < called], body):
-        if len(found) == 1:
-            return found[0] + 1
-        if found:
-            return None
+    found = [index for index in range(len(lines)) if spelled.search(code(lines[index]))]
+    start, inside = block(lines, called - 1), modules("".join(lines))
+    for near in (
+        [index for index in found if start <= index < called],
+        [index for index in found if index + 1 not in inside],
+    ):
+        if near:
+            return near[0] + 1 if len(near) == 1 else None
     return None
+
+
+def modules(text: str) -> set[int]:
+    """Return the numbers of the lines of a source that belong to classes of modules."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return set()
+    return {
+        number
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef) and any(ast.unparse(base).endswith("Module") for base in node.bases)
+        for number in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+    }
 
 
 def code(line: str) -> str:
