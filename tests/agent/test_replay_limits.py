@@ -144,6 +144,17 @@ def test_two_optimizers_of_one_backward_pass_share_the_explanation(attach, sidec
     assert [(said.op, said.line) for said in found] == [("sqrt", line("taken nowhere"))] * 2
 
 
+class Scale(nn.Module):
+    """As plain as torch 2.4 needs it to be on a mesh of one rank."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(8, 4))
+
+    def forward(self, x):
+        return x * self.weight
+
+
 @pytest.mark.filterwarnings("ignore:DTensor random operators")
 def test_a_sharded_model_is_not_run_again(attach, sidecar, tmp_path):
     store = dist.FileStore(str(tmp_path / "store"), 1)
@@ -151,7 +162,7 @@ def test_a_sharded_model_is_not_run_again(attach, sidecar, tmp_path):
     try:
         attach()
         mesh = init_device_mesh("cpu", (1,))
-        model = distribute_module(nn.Linear(4, 1), mesh)
+        model = distribute_module(Scale(), mesh)
         x = torch.randn(8, 4)
         x[1] = NAN
         train(model, distribute_tensor(x, mesh), loss=lambda output: output.to_local().sum())
