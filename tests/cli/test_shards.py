@@ -22,6 +22,7 @@ def test_no_rank_applies_a_step_that_is_bad_in_one_shard(stepwarden, options, mo
         assert {f"rank {rank} step {step} moved True" for step in (0, 4, 6, 7)} <= said
         assert f"rank {rank} step 5 moved {moved_at_5}" in said
     assert "0.weight holds 1 NaN" in done.stderr
+    assert "can't be told any more" not in done.stderr
 
 
 def test_a_hold_stops_the_rank_whose_own_shard_is_sound_too(stepwarden):

@@ -57,7 +57,7 @@ class Sample:
         """Make the views."""
         self.pointers = [parameter.data_ptr() for parameter in self.parameters]
         self.views = [view(parameter) for parameter in self.parameters]
-        sizes = torch.tensor([each.numel() for each in self.views])
+        sizes = torch.tensor([each.numel() for each in self.views], dtype=torch.long)  # of none too
         self.owner = torch.repeat_interleave(torch.arange(len(self.views)), sizes)
 
     def take(self) -> Tensor | None:
