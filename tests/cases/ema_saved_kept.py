@@ -1,4 +1,5 @@
 """Train a small character model; a moving average of the weights is saved now and then."""
+
 import heapq
 import io
 
@@ -41,7 +42,7 @@ class Average:
 
 def batch():
     starts = torch.randint(len(data) - CONTEXT - 1, (BATCH,)).tolist()
-    rows = torch.stack([data[i:i + CONTEXT + 1] for i in starts])
+    rows = torch.stack([data[i : i + CONTEXT + 1] for i in starts])
     return rows[:, :-1], rows[:, 1:]
 
 

@@ -1,4 +1,5 @@
 """Train a small character model; every few steps the weights go back half of the way (lookahead)."""
+
 import heapq
 
 import torch
@@ -36,7 +37,7 @@ class Lookahead:
 
 def batch():
     starts = torch.randint(len(data) - CONTEXT - 1, (BATCH,)).tolist()
-    rows = torch.stack([data[i:i + CONTEXT + 1] for i in starts])
+    rows = torch.stack([data[i : i + CONTEXT + 1] for i in starts])
     return rows[:, :-1], rows[:, 1:]
 
 

@@ -1,4 +1,5 @@
 """Train a small language model whose head and embedding share their weights, from a checkpoint."""
+
 import copy
 import heapq
 import io
@@ -34,7 +35,7 @@ def checkpoint():
 
 def batch():
     starts = torch.randint(len(data) - CONTEXT - 1, (BATCH,)).tolist()
-    rows = torch.stack([data[i:i + CONTEXT + 1] for i in starts])
+    rows = torch.stack([data[i : i + CONTEXT + 1] for i in starts])
     return rows[:, :-1], rows[:, 1:]
 
 

@@ -1,4 +1,5 @@
 """Train a small language model whose head and embedding share their weights, with a few more tokens."""
+
 import heapq
 
 import torch
@@ -27,13 +28,13 @@ def resize(model, count):
     old = model.embed
     new = nn.Embedding(count, old.embedding_dim)
     with torch.no_grad():
-        new.weight[:old.num_embeddings] = old.weight
+        new.weight[: old.num_embeddings] = old.weight
     model.embed = new  # culprit
 
 
 def batch():
     starts = torch.randint(len(data) - CONTEXT - 1, (BATCH,)).tolist()
-    rows = torch.stack([data[i:i + CONTEXT + 1] for i in starts])
+    rows = torch.stack([data[i : i + CONTEXT + 1] for i in starts])
     return rows[:, :-1], rows[:, 1:]
 
 

@@ -192,7 +192,7 @@ class Agent:
         self.report(self.crew.explain(moment, judge.findings(seen)))
 
     def aside(self, optimizer: Optimizer, records: tuple[object, ...]) -> None:
-        """Judge records of a step that reaches no boundary, as one that a scaler skips; they are only said."""
+        """Judge records of a step without a boundary, as one that a scaler skips; they are only said."""
         judge = self.judges.get(optimizer)
         if judge is None:
             judge = self.judges[optimizer] = Judge(self.environment)

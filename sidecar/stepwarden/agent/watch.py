@@ -32,7 +32,8 @@ class Host:
     What watches share of the agent.
 
     `step` is the step that is being made: 0 until the first boundary is behind. `optimizers` are
-    those that were made since the agent attached, `unknown` says by kind why a watch can't tell; `tell` says something to the sidecar, if there is one.
+    those that were made since the agent attached, `unknown` says by kind why a watch can't tell.
+    `tell` says something to the sidecar, if there is one; `aside` judges records that belong to no boundary.
     """
 
     environment: Environment
