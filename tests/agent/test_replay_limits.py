@@ -263,3 +263,32 @@ def test_a_bad_parameter_of_such_a_part_too(attach, sidecar):
     optimizer.step()
     said = told(sidecar)["NonFiniteGradient"]
     assert (said.parameter, said.module) == ("encoder.weight", "encoder")
+
+
+def test_an_output_that_is_used_inside_as_well_hides_no_fault(attach, sidecar):
+    class Two(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.stem = nn.Linear(4, 4)
+
+        def forward(self, x):
+            hidden = self.stem(x)
+            return {"hidden": hidden, "unused": torch.log(hidden * 0), "far": (hidden * 0).sqrt()}
+
+    attach()
+    train(Two(), torch.randn(8, 4), loss=lambda output: output["hidden"].sum() + output["far"].sum())
+    said = told(sidecar)["NonFiniteGradient"]
+    assert (said.op, said.evidence["replay"]["status"]) == ("sqrt", "ok")
+
+
+def test_a_step_without_a_call_of_its_own_is_not_explained_by_an_earlier_one(attach, sidecar):
+    attach(SKIP)
+    train(Around(Root()), torch.randn(8, 4))
+    parameter = nn.Parameter(torch.zeros(3))
+    (parameter * 1).sqrt().sum().backward()
+    torch.optim.SGD([parameter], lr=0.1).step()
+    sidecar.wait(lambda heard: len(heard.of(wire.StepTaken)) == 2)
+    first, second = [said for said in sidecar.of(wire.Finding) if said.kind == "NonFiniteGradient"]
+    assert first.line == line("taken nowhere")
+    assert (second.op, second.module) == (None, None)
+    assert "no module call" in second.evidence["replay"]["reason"]

@@ -52,15 +52,16 @@ def within(snapshot: Snapshot) -> Examined:
     recording.finish()
     results = list(tree.tensors(output))
     came = {index: gradient for index, gradient in snapshot.gradients.items() if gradient is not None}
-    incoming = births.finite([magnitude.signed(gradient) for gradient in came.values()])
+    finite = {index for index, gradient in came.items() if math.isfinite(magnitude.signed(gradient))}
     roots = [
-        (results[index], gradient)
-        for index, gradient in came.items()
+        (results[index], came[index])
+        for index in sorted(finite)  # an output that is used inside as well got the inside's gradient too
         if index < len(results) and results[index].requires_grad
     ]
     used = [recording.eaten(tensor) for index, tensor in enumerate(results) if index in snapshot.gradients]
     nodes, bad = [], []
-    if roots and incoming:
+    incoming = len(finite) == len(came)
+    if roots:
         wanted = [parameter for parameter in snapshot.module.parameters() if parameter.requires_grad]
         found = backward.again(roots, [*wanted, *leaves.values()], recording.makers)
         nodes, bad = found.nodes, found.bad

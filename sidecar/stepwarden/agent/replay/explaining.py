@@ -37,7 +37,7 @@ class Explaining:
         Without `calls` nothing is run again: replays have taken their share of the run's time.
         """
         self.shelf, self.spent = shelf, calls is None
-        self.calls, self.loss, self.lost = [call for call in calls or () if call.used], loss, lost
+        self.calls, self.loss, self.lost = [call for call in calls or () if call.current], loss, lost
         self.story: Story | None = None
         self.culprit: Snapshot | None = None
         self.seconds = 0.0

@@ -35,7 +35,8 @@ class Snapshot:
     `module` is the inner one, without wrappers; `forward` an override that a framework put on it for this
     call alone; `scattered`: a wrapper brings the inputs to its device. `gradients` holds what came back
     to the output's tensors, by their place in it: None where it was too large to keep. `prefix` is what
-    the module is called in the root module that holds it.
+    the module is called in the root module that holds it. `current`: a backward pass since the last
+    update came through.
     """
 
     module: nn.Module
@@ -53,6 +54,7 @@ class Snapshot:
     prefix: str = ""
     gradients: dict[int, Tensor | None] = field(default_factory=dict)
     ended: bool = False
+    current: bool = False
 
     @property
     def used(self) -> bool:
@@ -81,6 +83,7 @@ class Snapshot:
 
     def received(self, index: int, gradient: Tensor) -> None:
         """Keep a gradient that came back; those of several backward passes add up."""
+        self.current = True
         before = self.gradients.get(index)
         if index in self.gradients and before is None:
             return

@@ -58,7 +58,9 @@ class Replaying(Watch):
         self.shelf = Shelf(os.environ.get(wire.ENV_REPLAYS), host.environment.rank)
         self.running: Snapshot | None = None
         self.began, self.spent = time.monotonic(), 0.0
-        self.passed = False
+        self.passed = self.behind = (
+            False  # a boundary was passed: since then no forward, no backward pass began
+        )
         self.explaining: Explaining | None = None
 
     def install(self) -> Iterable[Callable[[], object]]:
@@ -104,18 +106,28 @@ class Replaying(Watch):
 
     def forget(self, step: int | None = None) -> None:
         """Let go of what is behind: calls whose gradients came back, and those of long ago."""
-        self.passed, self.explaining, self.lost = False, None, 0
+        self.passed, self.behind, self.explaining, self.lost = False, False, None, 0
         self.loss.forget()
         kept = [call for call in self.calls if step is not None and not call.used and call.step >= step - 1]
         self.calls = deque(kept, maxlen=KEPT)
 
     def backward_began(self, tensors: Sequence[Tensor]) -> None:
-        """Keep what the loss was made by."""
+        """
+        Keep what the loss was made by.
+
+        Where no module was called since the last update, as within a compiled function, what is kept is of
+        an earlier step, unless this pass comes through it once more.
+        """
+        if self.behind:
+            self.behind, self.explaining = False, None
+            self.loss.forget()
+            for call in self.calls:
+                call.current = False
         self.loss.backward_began(tensors)
 
     def boundary(self, moment: Moment) -> Iterable[object]:  # noqa: ARG002 - as all watches have it
         """Note that what was kept belongs to a step that is complete."""
-        self.passed = True
+        self.passed = self.behind = True
         return ()
 
     def explain(self, moment: Moment, findings: Sequence[Finding]) -> Sequence[Finding]:
