@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch.profiler import record_function
 
-from stepwarden.agent import failures, labels
+from stepwarden.agent import failures
+from stepwarden.agent.hooks import labels
 
 
 @pytest.fixture(autouse=True)

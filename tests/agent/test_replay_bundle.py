@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from stepwarden.agent.calls import Call
+from stepwarden.agent.hooks.calls import Call
 from stepwarden.agent.replay import script, shelf, snapshot, story
 from stepwarden.agent.replay.__main__ import OTHERWISE, REPRODUCED, UNREADABLE
 from stepwarden.agent.replay.buffers import Buffers

@@ -18,15 +18,15 @@ from torch.optim import Optimizer
 
 from stepwarden import policy
 from stepwarden.agent.agreement import Agreement
-from stepwarden.agent.calls import Call, Calls
 from stepwarden.agent.crew import Crew
 from stepwarden.agent.environment import Environment
 from stepwarden.agent.gate import Gate
+from stepwarden.agent.hooks.calls import Call, Calls
+from stepwarden.agent.hooks.losses import Losses
+from stepwarden.agent.hooks.replicas import Local
 from stepwarden.agent.judge import Judge, strongest, unknowns
 from stepwarden.agent.link import Link
-from stepwarden.agent.losses import Losses
-from stepwarden.agent.reading import Before, Reading, capturing, read
-from stepwarden.agent.replicas import Local
+from stepwarden.agent.looks.reading import Before, Reading, capturing, read
 from stepwarden.agent.say import say
 from stepwarden.agent.standing import Standing, skip
 from stepwarden.agent.watch import PERIOD, Host, Moment

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from stepwarden.agent import compiled, failures, losses, optimizers, replicas
+from stepwarden.agent import failures
 from stepwarden.agent.agent import Agent
 from stepwarden.agent.environment import Environment
+from stepwarden.agent.hooks import compiled, losses, optimizers, replicas
 from stepwarden.agent.link import Link
 from stepwarden.agent.say import say
 from stepwarden.agent.watcher import Watcher

@@ -6,7 +6,7 @@ from typing import Any
 from torch import Tensor
 from torch.optim import Optimizer
 
-from stepwarden.agent.calls import Call
+from stepwarden.agent.hooks.calls import Call
 from stepwarden.agent.say import say
 from stepwarden.agent.watch import Host, Moment, Watch
 from stepwarden.agent.watches import WATCHES

@@ -6,7 +6,7 @@ import traceback
 from pathlib import Path
 from types import TracebackType
 
-from stepwarden.agent import labels
+from stepwarden.agent.hooks import labels
 from stepwarden.wire import Finding
 
 LONGEST = 16 * 1024  # bytes of a traceback that cross the wire; its end says most

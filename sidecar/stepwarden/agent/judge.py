@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from torch.optim import Optimizer
 
 from stepwarden import policy
-from stepwarden.agent import blame
 from stepwarden.agent.environment import Environment
-from stepwarden.agent.parameters import Parameters
-from stepwarden.agent.reading import Reading, Values
+from stepwarden.agent.looks import blame
+from stepwarden.agent.looks.parameters import Parameters
+from stepwarden.agent.looks.reading import Reading, Values
 from stepwarden.agent.watch import Moment
 from stepwarden.probes import ALL, NonFinite, Observation, nonfinite_gradient, nonfinite_parameter
 from stepwarden.wire import Finding

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
     from torch.optim import Optimizer
 
-    from stepwarden.agent.calls import Call
     from stepwarden.agent.environment import Environment
-    from stepwarden.agent.losses import Losses
-    from stepwarden.agent.reading import Reading, Values
-    from stepwarden.agent.replicas import Local
+    from stepwarden.agent.hooks.calls import Call
+    from stepwarden.agent.hooks.losses import Losses
+    from stepwarden.agent.hooks.replicas import Local
+    from stepwarden.agent.looks.reading import Reading, Values
     from stepwarden.wire import Finding, Message
 
 PERIOD = 100  # steps between two looks of what is too dear for every step

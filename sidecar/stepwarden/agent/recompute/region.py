@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from stepwarden.agent.reading import capturing
+from stepwarden.agent.looks.reading import capturing
 from stepwarden.agent.recompute.trace import Trace, flat
 
 if TYPE_CHECKING:

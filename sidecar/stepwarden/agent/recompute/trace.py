@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from stepwarden.agent.losses import OURS, TORCH
+from stepwarden.agent.hooks.losses import OURS, TORCH
 from stepwarden.agent.recompute.sample import HALF, Rows, plain, storage
 
 if TYPE_CHECKING:

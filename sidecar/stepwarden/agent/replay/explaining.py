@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from stepwarden.agent import names
+from stepwarden.agent.looks import names
 from stepwarden.agent.replay import losscode, story
 from stepwarden.agent.replay.examining import Examined, examine
 from stepwarden.agent.replay.run import CannotReplay

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 
-from stepwarden.agent.calls import unwatched
+from stepwarden.agent.hooks.calls import unwatched
 from stepwarden.agent.replay import randomness
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import Self
 
-from stepwarden.agent import names
+from stepwarden.agent.looks import names
 from stepwarden.agent.replay import magnitude, tree
 from stepwarden.agent.trace.recorder import Recorder
 from stepwarden.probes import birth

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from stepwarden.agent import labels
+from stepwarden.agent.hooks import labels
 from stepwarden.agent.replay import casting, eager, tree
 from stepwarden.agent.replay.recording import Recording
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from stepwarden.agent import labels
-from stepwarden.agent.names import unwrapped
+from stepwarden.agent.hooks import labels
+from stepwarden.agent.looks.names import unwrapped
 from stepwarden.agent.replay import casting, randomness, tree
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from torch import nn
 
-    from stepwarden.agent.calls import Call
+    from stepwarden.agent.hooks.calls import Call
     from stepwarden.agent.replay.buffers import Buffers
     from stepwarden.agent.replay.casting import Casting
     from stepwarden.agent.replay.randomness import Randomness

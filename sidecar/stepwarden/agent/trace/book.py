@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from stepwarden.agent import labels, names
-from stepwarden.agent.losses import caller
+from stepwarden.agent.hooks import labels
+from stepwarden.agent.hooks.losses import caller
+from stepwarden.agent.looks import names
 from stepwarden.agent.trace import graph, operators
 from stepwarden.agent.trace.modules import Modules
 from stepwarden.agent.trace.places import Switch, as_called, callers

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
-from stepwarden.agent.names import unwrapped
+from stepwarden.agent.looks.names import unwrapped
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from torch.nn.modules import activation, transformer
 
-from stepwarden.agent import calls
+from stepwarden.agent.hooks import calls
 
 if TYPE_CHECKING:
     from collections.abc import Callable

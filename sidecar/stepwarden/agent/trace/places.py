@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
-from stepwarden.agent.losses import OURS, TORCH, caller
+from stepwarden.agent.hooks.losses import OURS, TORCH, caller
 from stepwarden.probes.cut import COLLECTIVES
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.utils.weak import TensorWeakRef
 
 from stepwarden.agent.guarded import guarded
-from stepwarden.agent.parameters import trained
+from stepwarden.agent.looks.parameters import trained
 from stepwarden.agent.watch import Host, Moment, Watch
 from stepwarden.probes import gradient_accumulated_twice
 from stepwarden.probes.gradient_accumulated_twice import Accumulation

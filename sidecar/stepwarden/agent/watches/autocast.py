@@ -16,8 +16,8 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from stepwarden.agent.losses import caller
-from stepwarden.agent.parameters import Parameters
+from stepwarden.agent.hooks.losses import caller
+from stepwarden.agent.looks.parameters import Parameters
 from stepwarden.agent.watch import Host, Moment, Watch
 from stepwarden.probes import stale_cast
 from stepwarden.probes.stale_cast import Casts
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from torch.optim import Optimizer
 
-    from stepwarden.agent.calls import Call
+    from stepwarden.agent.hooks.calls import Call
 
 CAST = "ToCopyBackward"
 NODES = 50_000  # of a graph that are looked at

@@ -11,7 +11,7 @@ from torch import nn
 from torch.autograd import Function
 from torch.optim import Optimizer
 
-from stepwarden.agent import gradcheck, names
+from stepwarden.agent.looks import gradcheck, names
 from stepwarden.agent.watch import Host, Moment, Watch
 from stepwarden.wire import ENV_CHECK, Note
 

@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 from torch import Tensor
 
-from stepwarden.agent.layout import ADAPTER, Layout
+from stepwarden.agent.looks.layout import ADAPTER, Layout
 from stepwarden.agent.watch import Host, Moment, Watch
 from stepwarden.probes import exploding_gradient, loss_spike
 from stepwarden.probes.history import Course, Peak, Remembered

@@ -14,9 +14,9 @@ from weakref import WeakKeyDictionary
 
 from torch import nn
 
-from stepwarden.agent import names
-from stepwarden.agent.layout import ADAPTER, Layout
-from stepwarden.agent.looking import Looking
+from stepwarden.agent.looks import names
+from stepwarden.agent.looks.layout import ADAPTER, Layout
+from stepwarden.agent.looks.looking import Looking
 from stepwarden.agent.watch import Host, Moment, Watch
 from stepwarden.probes import modality_imbalance
 from stepwarden.probes.modality_imbalance import Proportion

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 from torch.utils.data.distributed import DistributedSampler
 
-from stepwarden.agent.losses import caller
+from stepwarden.agent.hooks.losses import caller
 from stepwarden.agent.watch import Host, Moment, Watch
 from stepwarden.probes import data_repeated
 from stepwarden.probes.data_repeated import Epochs

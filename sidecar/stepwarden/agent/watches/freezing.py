@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 from torch.utils.weak import TensorWeakRef
 
-from stepwarden.agent import adapters
-from stepwarden.agent.parameters import trained
-from stepwarden.agent.sampling import Sample, suits
+from stepwarden.agent.looks import adapters
+from stepwarden.agent.looks.parameters import trained
+from stepwarden.agent.looks.sampling import Sample, suits
 from stepwarden.agent.watch import Host, Moment, Watch
 from stepwarden.probes import frozen_parameter_changed
 from stepwarden.probes.frozen_parameter_changed import Bases, Changed

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.weak import TensorWeakRef
 
-from stepwarden.agent.losses import caller
+from stepwarden.agent.hooks.losses import caller
 from stepwarden.probes.parameter_changed_outside_step import OCCASIONS, Outside
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from torch.optim import Optimizer
 
-    from stepwarden.agent.sampling import Sample
+    from stepwarden.agent.looks.sampling import Sample
     from stepwarden.agent.watch import Moment
 
 TOLERANCE = 1e-5  # of a parameter's root mean square: what is swapped in and out again is rounded

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from stepwarden.agent.guarded import guarded
-from stepwarden.agent.parameters import trained
-from stepwarden.agent.sampling import Sample
-from stepwarden.agent.updates import Updates, rate
+from stepwarden.agent.looks.parameters import trained
+from stepwarden.agent.looks.sampling import Sample
+from stepwarden.agent.looks.updates import Updates, rate
 from stepwarden.agent.watch import Host, Moment, Watch
 from stepwarden.agent.watches.intrusion import Intrusion, Occasions
 from stepwarden.probes import parameter_changed_outside_step, parameter_not_updated, update_wrong_size

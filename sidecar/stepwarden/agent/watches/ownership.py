@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from stepwarden.agent import names
 from stepwarden.agent.guarded import guarded
-from stepwarden.agent.parameters import trained
-from stepwarden.agent.registrations import Registrations
-from stepwarden.agent.strangers import Stranger, stale, strangers
+from stepwarden.agent.hooks.registrations import Registrations
+from stepwarden.agent.looks import names
+from stepwarden.agent.looks.parameters import trained
+from stepwarden.agent.looks.strangers import Stranger, stale, strangers
 from stepwarden.agent.watch import Host, Moment, Watch
 from stepwarden.probes import parameter_not_updated
 from stepwarden.probes.parameter_not_updated import Strangers
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
     from torch.utils.weak import TensorWeakRef
 
-    from stepwarden.agent.calls import Call
+    from stepwarden.agent.hooks.calls import Call
 
 CALLED = 64  # modules whose calls are remembered
 WATCHED = 64  # frozen parameters that are asked in every step whether they still are

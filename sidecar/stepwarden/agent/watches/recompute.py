@@ -16,8 +16,8 @@ import torch
 import torch.utils.checkpoint
 from torch import nn
 
-from stepwarden.agent.losses import caller
-from stepwarden.agent.names import clean
+from stepwarden.agent.hooks.losses import caller
+from stepwarden.agent.looks.names import clean
 from stepwarden.agent.recompute.compare import Compared, Difference, compare, differences
 from stepwarden.agent.recompute.region import Region, parts
 from stepwarden.agent.recompute.trace import Draw

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 
 from stepwarden import wire
-from stepwarden.agent import labels
-from stepwarden.agent.reading import capturing
+from stepwarden.agent.hooks import labels
+from stepwarden.agent.looks.reading import capturing
 from stepwarden.agent.replay import snapshot
 from stepwarden.agent.replay.buffers import Buffers
 from stepwarden.agent.replay.explaining import Explaining
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor, nn
 
-    from stepwarden.agent.calls import Call
+    from stepwarden.agent.hooks.calls import Call
     from stepwarden.agent.replay.snapshot import Snapshot
     from stepwarden.wire import Finding
 

@@ -12,13 +12,13 @@ from weakref import WeakKeyDictionary
 
 import torch
 
-from stepwarden.agent import fingerprint
-from stepwarden.agent.gradients import norms
 from stepwarden.agent.guarded import guarded
-from stepwarden.agent.measure import Measure
-from stepwarden.agent.parallel import Parallel, Wrapper
-from stepwarden.agent.parameters import trained
-from stepwarden.agent.plans import Plan, measure, meet
+from stepwarden.agent.looks import fingerprint
+from stepwarden.agent.looks.gradients import norms
+from stepwarden.agent.looks.measure import Measure
+from stepwarden.agent.looks.parallel import Parallel, Wrapper
+from stepwarden.agent.looks.parameters import trained
+from stepwarden.agent.looks.plans import Plan, measure, meet
 from stepwarden.agent.watch import Host, Moment, Watch
 from stepwarden.agent.watches.scaling import current_scale
 from stepwarden.probes import replicas
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from torch.nn.parallel import DistributedDataParallel
     from torch.optim import Optimizer
 
-    from stepwarden.agent.calls import Call
+    from stepwarden.agent.hooks.calls import Call
 
 FIRST, EVERY, ON_END = 50, 20, 4  # batches are compared in the first steps, then in some on end
 COMPARED = ("GradientNotSynchronized", "ReplicasDiverged", "DataRepeated")  # by nothing but other ranks

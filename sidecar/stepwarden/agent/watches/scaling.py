@@ -14,13 +14,13 @@ from weakref import WeakKeyDictionary
 
 from torch import Tensor
 
-from stepwarden.agent import clearing, clipping, scalers
-from stepwarden.agent.losses import caller
-from stepwarden.agent.passes import Pass, Passes, leaves
-from stepwarden.agent.scalers import Scale, Told
-from stepwarden.agent.scales import mark, scaled_by
-from stepwarden.agent.skips import Counting
-from stepwarden.agent.steady import Steady
+from stepwarden.agent.hooks import clearing, clipping, scalers
+from stepwarden.agent.hooks.losses import caller
+from stepwarden.agent.hooks.scalers import Scale, Told
+from stepwarden.agent.looks.passes import Pass, Passes, leaves
+from stepwarden.agent.looks.scales import mark, scaled_by
+from stepwarden.agent.looks.skips import Counting
+from stepwarden.agent.looks.steady import Steady
 from stepwarden.agent.watch import Host, Moment, Watch
 from stepwarden.probes import gradient_scale_wrong, scaler_starved
 from stepwarden.probes.gradient_scale_wrong import FAULTS, Fault, Scaling

@@ -11,8 +11,8 @@ import weakref
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from stepwarden.agent.names import unwrapped
-from stepwarden.agent.parameters import trained
+from stepwarden.agent.looks.names import unwrapped
+from stepwarden.agent.looks.parameters import trained
 from stepwarden.agent.replay import run, snapshot
 from stepwarden.agent.replay.buffers import Buffers
 from stepwarden.agent.trace import Recorder, handmade, patches, replayed, sources, standing
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from torch import Tensor
     from torch.optim import Optimizer
 
-    from stepwarden.agent.calls import Call
+    from stepwarden.agent.hooks.calls import Call
     from stepwarden.agent.replay.snapshot import Snapshot
 
 LIMIT = 30_000  # operators of a live recording: about a third of a second

@@ -12,10 +12,10 @@ from torch.nn.modules.module import (
     register_module_parameter_registration_hook,
 )
 
-from stepwarden.agent.gradients import dense
 from stepwarden.agent.guarded import guarded
-from stepwarden.agent.parameters import trained
-from stepwarden.agent.ties import Place, Tie, Ties, existing
+from stepwarden.agent.looks.gradients import dense
+from stepwarden.agent.looks.parameters import trained
+from stepwarden.agent.looks.ties import Place, Tie, Ties, existing
 from stepwarden.agent.watch import Host, Moment, Watch
 from stepwarden.probes import parameter_untied
 from stepwarden.probes.parameter_untied import Untied

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from stepwarden.agent.layout import Layout, grouped
-from stepwarden.agent.looking import Looking
+from stepwarden.agent.looks.layout import Layout, grouped
+from stepwarden.agent.looks.looking import Looking
 from stepwarden.agent.watch import Host, Moment, Watch
 from stepwarden.probes import vanishing_gradient
 from stepwarden.probes.vanishing_gradient import RATIO, Part, Quiet

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from torch import nn
 
-from stepwarden.agent.names import clean
+from stepwarden.agent.looks.names import clean
 
 LORA = re.compile(r"lora(_|$|[ab]$|down|up)", re.IGNORECASE)
 

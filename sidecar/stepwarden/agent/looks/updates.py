@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from stepwarden.agent.sampling import Sample
+from stepwarden.agent.looks.sampling import Sample
 from stepwarden.probes.parameter_not_updated import Still
 from stepwarden.probes.update_wrong_size import Sizes
 

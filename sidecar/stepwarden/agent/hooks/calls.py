@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from stepwarden.agent.losses import caller
+from stepwarden.agent.hooks.losses import caller
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

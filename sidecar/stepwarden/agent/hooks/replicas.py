@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_module_registration_hook
 from torch.nn.parallel import DistributedDataParallel
 
-from stepwarden.agent.gradients import LOWER, dense
+from stepwarden.agent.looks.gradients import LOWER, dense
 
 
 class Local:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from stepwarden.agent.gradients import collect, norms
+from stepwarden.agent.looks.gradients import collect, norms
 
 
 @dataclass(slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from stepwarden.agent import fingerprint
+from stepwarden.agent.looks import fingerprint
 from stepwarden.probes.replicas.together import SUPPOSED
 
 if TYPE_CHECKING:
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from stepwarden.agent.measure import Measure
-    from stepwarden.agent.parallel import Parallel, Wrapper
+    from stepwarden.agent.looks.measure import Measure
+    from stepwarden.agent.looks.parallel import Parallel, Wrapper
 
 LATELY = 2  # boundaries without a call of a wrapper, after which it is no part of the training any more
 STRAYS = 1000  # added to an optimizer's number for those of its parameters that no wrapper holds

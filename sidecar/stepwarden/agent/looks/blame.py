@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from stepwarden.agent.gradients import counts
-from stepwarden.agent.reading import Reading, Values
+from stepwarden.agent.looks.gradients import counts
+from stepwarden.agent.looks.reading import Reading, Values
 from stepwarden.probes import NonFinite
 
 

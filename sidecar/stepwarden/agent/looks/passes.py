@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from torch import Tensor
     from torch.optim import Optimizer
 
-    from stepwarden.agent.scales import Mark
+    from stepwarden.agent.looks.scales import Mark
 
 KEPT = 64  # passes that are remembered; more micro-batches than that are seen by their last ones
 NODES = 20_000  # of a graph that are looked at

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import clip_grad
 
-from stepwarden.agent.losses import caller
+from stepwarden.agent.hooks.losses import caller
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

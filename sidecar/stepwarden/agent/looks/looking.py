@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from stepwarden.agent.layout import Layout
-from stepwarden.agent.reach import Factors, Graph
+from stepwarden.agent.looks.layout import Layout
+from stepwarden.agent.looks.reach import Factors, Graph
 
 PASSES = 16  # of a step that are looked at: accumulation over many micro-batches has like ones
 

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from stepwarden.agent import names
-from stepwarden.agent.gradients import counts, dense, norms, readable
+from stepwarden.agent.looks import names
+from stepwarden.agent.looks.gradients import counts, dense, norms, readable
 from stepwarden.probes import NonFinite
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor, nn
 
-from stepwarden.agent import names
-from stepwarden.agent.parameters import trained
+from stepwarden.agent.looks import names
+from stepwarden.agent.looks.parameters import trained
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

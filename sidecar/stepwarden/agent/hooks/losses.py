@@ -16,10 +16,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from stepwarden.agent.scales import scaled_by
+from stepwarden.agent.looks.scales import scaled_by
 
 TORCH = str(Path(torch.__file__).parent) + os.sep  # not torchvision
-OURS = str(Path(__file__).parent) + os.sep
+OURS = str(Path(__file__).parents[1]) + os.sep
 
 
 class Losses:

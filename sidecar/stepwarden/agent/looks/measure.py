@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from stepwarden.agent.fingerprint import plain
+from stepwarden.agent.looks.fingerprint import plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

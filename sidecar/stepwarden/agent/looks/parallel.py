@@ -15,14 +15,14 @@ from torch import distributed, nn
 from torch.nn.modules.module import register_module_module_registration_hook
 from torch.nn.parallel import DistributedDataParallel
 
-from stepwarden.agent import fingerprint
+from stepwarden.agent.looks import fingerprint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from torch import Tensor
 
-    from stepwarden.agent.calls import Call
+    from stepwarden.agent.hooks.calls import Call
 
 NAMED = 3  # parameters in a hint
 AVERAGING = (  # who averages parameters now and then, instead of gradients at each step

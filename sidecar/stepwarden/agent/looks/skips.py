@@ -15,10 +15,10 @@ from weakref import WeakKeyDictionary
 
 import torch
 
-from stepwarden.agent.gradients import collect, counts, norms
-from stepwarden.agent.parameters import Parameters
-from stepwarden.agent.reading import capturing
-from stepwarden.agent.scalers import Later
+from stepwarden.agent.hooks.scalers import Later
+from stepwarden.agent.looks.gradients import collect, counts, norms
+from stepwarden.agent.looks.parameters import Parameters
+from stepwarden.agent.looks.reading import capturing
 from stepwarden.probes import Observation, scaler_starved
 from stepwarden.probes.scaler_starved import Skips
 

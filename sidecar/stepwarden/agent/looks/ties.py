@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.weak import TensorWeakRef
 
-from stepwarden.agent.losses import TORCH, caller
+from stepwarden.agent.hooks.losses import TORCH, caller
 
 if TYPE_CHECKING:
     from types import FrameType

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.amp import GradScaler
 
-from stepwarden.agent.reading import capturing
+from stepwarden.agent.looks.reading import capturing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
