@@ -9,6 +9,7 @@ from torch._dynamo.utils import counters
 from stepwarden.agent.attach import Attached
 from stepwarden.agent.environment import Environment
 
+OLD = tuple(map(int, torch.__version__.split(".")[:2])) < (2, 6)
 WAYS = ("module", "in_place", "function", "part")
 
 
@@ -46,6 +47,8 @@ def graphs(way):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_nothing_is_compiled_again_and_no_number_changes(sidecar, way):
+    if way == "in_place" and OLD:
+        pytest.xfail("this torch compiles our wrapper of module calls where it leaves torch's own alone")
     alone = graphs(way)
     attached = Attached(Environment(rank=0, directory=str(sidecar.folder)))
     try:

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepwarden.probes import ALL, NonFinite, Observation, settings
+from stepwarden import policy
+from stepwarden.probes import ALL, NonFinite, Observation, replicas, settings
 from stepwarden.wire import Finding, Verdict, from_line, to_line
 
 NAN, INF = math.nan, math.inf
@@ -160,7 +161,8 @@ def test_nothing_said_is_the_default(text):
 
 
 def test_every_probe_has_its_parameters_listed():
-    assert set(ALL) == set(settings.DEFAULTS)
+    assert set(settings.DEFAULTS) == set(ALL) | set(replicas.KINDS)
+    assert set(settings.DEFAULTS) == set(policy.KINDS) - {"RankFailed"}
 
 
 @given(st.text())

@@ -13,7 +13,7 @@ from stepwarden.agent.looks.parameters import Parameters
 from stepwarden.agent.looks.reading import Reading, Values
 from stepwarden.agent.watch import Moment
 from stepwarden.probes import ALL, NonFinite, Observation, nonfinite_gradient, nonfinite_parameter
-from stepwarden.wire import Finding
+from stepwarden.wire import Finding, Severity
 
 HISTORY = 100  # steps whose losses and gradient norms are remembered
 
@@ -28,7 +28,7 @@ class Judge:
         self.parameters: Parameters | None = None
         self.norms: deque[float] = deque(maxlen=HISTORY)
         self.losses: deque[float] = deque(maxlen=HISTORY)
-        self.silent: frozenset[str] = frozenset()
+        self.silent: Mapping[str, Severity] = {}  # what was said, is only observed, and lasts
         self.since: int | None = None
         self.unknown: dict[str, str] = {}
 
@@ -129,12 +129,12 @@ class Judge:
     def new(self, bad: list[Finding], asked: set[str]) -> list[Finding]:
         """Return the findings that were not said already; those that pause are said at every step."""
         said = self.silent
-        observed = {finding.kind for finding in bad if self.action(finding) == "Observe"}
-        resting = said - asked
+        observed = {finding.kind: finding.severity for finding in bad if self.action(finding) == "Observe"}
+        resting = {kind: severity for kind, severity in said.items() if kind not in asked}
         if not bad:
-            resting -= {nonfinite_parameter.KIND}  # that one is not asked while it is silent
-        self.silent = frozenset(observed | resting)
-        return [finding for finding in bad if finding.kind not in observed & said]
+            resting.pop(nonfinite_parameter.KIND, None)  # that one is not asked while it is silent
+        self.silent = resting | observed
+        return [finding for finding in bad if finding.kind not in observed or worse(finding, said)]
 
     def action(self, finding: Finding) -> policy.Action:
         """Return what the policy asks for."""
@@ -158,3 +158,9 @@ def strongest(actions: Iterable[policy.Action]) -> policy.Action:
 def unknowns(judges: Mapping[Optimizer, Judge]) -> dict[str, str]:
     """Return why probes can't tell, over all optimizers."""
     return {kind: why for judge in list(judges.values()) for kind, why in judge.unknown.items()}
+
+
+def worse(finding: Finding, said: Mapping[str, Severity]) -> bool:
+    """Whether a finding is of a kind that was not said, or only of a milder severity."""
+    before = said.get(finding.kind)
+    return before is None or policy.SEVERITIES.index(finding.severity) > policy.SEVERITIES.index(before)
