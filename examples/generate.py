@@ -22,7 +22,7 @@ spec:
   numNodes: 2
   numProcPerNode: 1
   onFinding:
-  - kinds: [NonFiniteLoss, NonFiniteGradient, NonFiniteParameter]
+  - kinds: [NonFiniteLoss, NonFiniteGradient, NonFiniteActivation, NonFiniteParameter]
     action: Hold              # every rank waits before the optimizer applies the update
     timeout: 1m               # for a person; then the update is skipped and the training goes on
     then: Skip

@@ -62,7 +62,8 @@ def test_the_rank_that_it_began_on_is_known_before_the_reduction_spreads_it(run)
 
 def test_the_parameter_closest_to_the_birth_is_named_by_both(run):
     found = run["sidecar"].findings("NonFiniteGradient", SKIPPED)
-    assert {finding.module for finding in found.values()} == {"stem"}
+    assert found[0].module == "stem"  # that of the parameter
+    assert (found[1].module, found[1].op) == ("", "Birth")  # the root's own forward applies it
     assert {finding.parameter for finding in found.values()} <= {"stem.weight", "stem.bias"}
     assert found[1].evidence["tensors"] == 2
     assert found[1].file.endswith("ddp.py")

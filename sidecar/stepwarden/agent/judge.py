@@ -108,7 +108,7 @@ class Judge:
                     self.unknown[kind] = verdict.reason
                 elif verdict.finding is not None:
                     bad.append(verdict.finding)
-        return self.new(bad, asked)
+        return self.new(bad, asked, healthy=not bad and not seen.updated)
 
     def asks(self, kind: str, seen: Observation) -> bool:
         """Whether a probe has something to judge in this observation."""
@@ -126,12 +126,12 @@ class Judge:
         if seen.loss is not None and math.isfinite(seen.loss):
             self.losses.append(seen.loss)
 
-    def new(self, bad: list[Finding], asked: set[str]) -> list[Finding]:
+    def new(self, bad: list[Finding], asked: set[str], *, healthy: bool = False) -> list[Finding]:
         """Return the findings that were not said already; those that pause are said at every step."""
         said = self.silent
         observed = {finding.kind: finding.severity for finding in bad if self.action(finding) == "Observe"}
         resting = {kind: severity for kind, severity in said.items() if kind not in asked}
-        if not bad:
+        if healthy:
             resting.pop(nonfinite_parameter.KIND, None)  # that one is not asked while it is silent
         self.silent = resting | observed
         return [finding for finding in bad if finding.kind not in observed or worse(finding, said)]

@@ -11,7 +11,7 @@ ASK_HOLD = "[s] go on   [q] stop: type one of them and Enter"
 FEW = 4  # ranks that are shown one by one
 
 DONE = {
-    "Observe": "the update is applied, the training goes on (--on-anomaly hold would hold it first)",
+    "Observe": "it is only observed (--on-anomaly hold would hold every rank before that update)",
     "Skip": "that update was left out on every rank, and the training goes on",
     "Fail": "the run is stopped before that update",
 }
