@@ -33,7 +33,7 @@ def test_a_finding_says_what_where_who_and_what_next():
 @pytest.mark.parametrize(
     ("mode", "said"),
     [
-        ("observe", "the update is applied"),
+        ("observe", "it is only observed"),
         ("skip", "that update was left out on every rank"),
         ("hold", "after 10m the run is stopped (there is no terminal to ask)"),
         ("stop", "the run is stopped before that update"),
