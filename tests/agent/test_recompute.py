@@ -246,7 +246,7 @@ def test_every_part_is_looked_at_once_in_a_period(attach):
 @pytest.mark.filterwarnings("ignore:The .grad attribute")  # dynamo's
 @pytest.mark.xfail(
     not hasattr(torch.utils.checkpoint, "CheckpointPolicy"),
-    raises=AttributeError,
+    raises=torch.utils.checkpoint.CheckpointError,
     reason="torch before 2.5 fails at such a part by itself",
 )
 def test_what_is_compiled_is_not_looked_into(attach, sidecar):
