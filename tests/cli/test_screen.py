@@ -1,3 +1,5 @@
+import dataclasses
+
 import pytest
 
 from stepwarden.cli import rules, screen
@@ -28,6 +30,13 @@ def test_a_finding_says_what_where_who_and_what_next():
             "choose, or after 90s the run is stopped"
         ),
     ]
+
+
+@pytest.mark.parametrize("mode", ["observe", "skip", "hold", "stop"])
+def test_a_warning_holds_nothing(mode):
+    mild = dataclasses.replace(FOUND, severity="warning")
+    last = screen.block(mild, rules.of_mode(mode, None), interactive=False)[-1]
+    assert "the training goes on: --on-anomaly is about critical findings" in last
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ DONE = {
     "Skip": "that update was left out on every rank, and the training goes on",
     "Fail": "the run is stopped before that update",
 }
+WARNED = "the training goes on: --on-anomaly is about critical findings; a rule of spec.onFinding may hold it"
 THEN = {
     "Skip": "this update is left out and the training goes on",
     "Observe": "it is applied and the training goes on",
@@ -69,6 +70,8 @@ def now(finding: Finding, rule: Rule, *, interactive: bool) -> str:
     """Say what is done about it, and what a person can do now."""
     if finding.kind == "RankFailed":
         return "the run ends by itself; the traceback is above, and in the report"
+    if finding.severity != "critical" and rule.action == "Observe":
+        return WARNED
     if rule.action not in {"Hold", "Suspend"}:
         return DONE.get(rule.action, DONE["Observe"])
     if rule.action == "Suspend":

@@ -49,6 +49,7 @@ import torch
 parameter = torch.nn.Parameter(torch.ones(1))
 optimizer = torch.optim.SGD([parameter], 0.1)
 for step in range(3):
+    optimizer.zero_grad()
     parameter.sum().backward()
     optimizer.step()
 raise ValueError("the data ends in the middle of a sample")
