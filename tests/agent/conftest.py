@@ -92,6 +92,7 @@ def attach(sidecar):
     """Attach an agent to this process, whose findings go to the socket; by default they are only observed."""
     from stepwarden.agent.attach import Attached  # noqa: PLC0415 - imports torch
     from stepwarden.agent.environment import Environment  # noqa: PLC0415 - as above
+    from stepwarden.agent.trace import standing  # noqa: PLC0415 - as above
 
     made = []
 
@@ -102,3 +103,4 @@ def attach(sidecar):
     yield make
     for attached in made:
         attached.detach()
+    assert standing.modes() == []  # no recording outlives its agent

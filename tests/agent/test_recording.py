@@ -1,56 +1,11 @@
 """The recording of a step in other people's loops: what it must see, and what it must leave as it is."""
 
-import linecache
-
 import pytest
 import torch
+from recorded import KIND, Pair, said, source, step
 from torch import nn
 
-from stepwarden import policy, wire
-from stepwarden.agent.attach import Attached
-from stepwarden.agent.environment import Environment
-from stepwarden.agent.trace import Recorder, standing
-
-KIND = "GradientTruncated"
-OBSERVE = (policy.Rule(severity="info"),)
-
-
-@pytest.fixture
-def attach(sidecar):
-    made = []
-
-    def make(rules=OBSERVE, **more):
-        made.append(Attached(Environment(rank=0, directory=str(sidecar.folder), rules=rules, **more)))
-        return made[-1]
-
-    yield make
-    for attached in made:
-        attached.detach()
-    assert standing.modes() == []
-
-
-class Pair(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.body, self.head = nn.Linear(4, 4), nn.Linear(4, 1)
-
-    def forward(self, x):
-        return self.head(self.body(x).tanh())
-
-
-def said(sidecar, steps):
-    sidecar.wait(lambda heard: len(heard.of(wire.StepTaken)) >= steps)
-    return [finding for finding in sidecar.of(wire.Finding) if finding.kind == KIND]
-
-
-def source(finding):
-    return linecache.getline(finding.file, finding.line).strip()
-
-
-def step(optimizer, loss):
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
+from stepwarden.agent.trace import Recorder
 
 
 def test_an_encoder_called_without_gradients_in_the_loop(attach, sidecar):

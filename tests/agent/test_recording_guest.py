@@ -1,61 +1,17 @@
 """What the recording of a step leaves as it is: modes, errors, memory, compiled code."""
 
 import gc
-import linecache
 import weakref
 
 import pytest
 import torch
+from recorded import KIND, Pair, said, step
 from torch import _dynamo as dynamo
 from torch import nn
 from torch._dynamo.utils import counters
 from torch.overrides import TorchFunctionMode
 
-from stepwarden import policy, wire
-from stepwarden.agent.attach import Attached
-from stepwarden.agent.environment import Environment
 from stepwarden.agent.trace import Recorder, standing
-
-KIND = "GradientTruncated"
-OBSERVE = (policy.Rule(severity="info"),)
-
-
-@pytest.fixture
-def attach(sidecar):
-    made = []
-
-    def make(rules=OBSERVE, **more):
-        made.append(Attached(Environment(rank=0, directory=str(sidecar.folder), rules=rules, **more)))
-        return made[-1]
-
-    yield make
-    for attached in made:
-        attached.detach()
-    assert standing.modes() == []
-
-
-class Pair(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.body, self.head = nn.Linear(4, 4), nn.Linear(4, 1)
-
-    def forward(self, x):
-        return self.head(self.body(x).tanh())
-
-
-def said(sidecar, steps):
-    sidecar.wait(lambda heard: len(heard.of(wire.StepTaken)) >= steps)
-    return [finding for finding in sidecar.of(wire.Finding) if finding.kind == KIND]
-
-
-def source(finding):
-    return linecache.getline(finding.file, finding.line).strip()
-
-
-def step(optimizer, loss):
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
 
 
 class Noting(TorchFunctionMode):

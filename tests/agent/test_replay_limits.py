@@ -5,38 +5,16 @@ import math
 import pytest
 import torch
 import torch.distributed as dist
-from faulty import Around, Distance, Root, line, train
+from faulty import Around, Distance, Root, line, told, train
 from torch import nn
 from torch.distributed._tensor import distribute_module, distribute_tensor
 from torch.distributed.device_mesh import init_device_mesh
 from torch.profiler import record_function
 
 from stepwarden import policy, wire
-from stepwarden.agent.attach import Attached
-from stepwarden.agent.environment import Environment
 
 NAN = math.nan
-OBSERVE = (policy.Rule(severity="info"),)
 SKIP = (policy.Rule(action="Skip"),)
-
-
-@pytest.fixture
-def attach(sidecar):
-    made = []
-
-    def make(rules=OBSERVE, **more):
-        made.append(Attached(Environment(rank=0, directory=str(sidecar.folder), rules=rules, **more)))
-        return made[-1]
-
-    yield make
-    for attached in made:
-        attached.detach()
-
-
-def told(sidecar, steps=1):
-    """Return the findings about what is not finite, by kind."""
-    sidecar.wait(lambda heard: len(heard.of(wire.StepTaken)) >= steps)
-    return {said.kind: said for said in sidecar.of(wire.Finding) if said.kind.startswith("NonFinite")}
 
 
 @pytest.mark.parametrize(

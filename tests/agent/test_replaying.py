@@ -6,37 +6,12 @@ from pathlib import Path
 import faulty
 import pytest
 import torch
-from faulty import PARTS, Around, Checkpointed, Distance, Exponent, Root, line, train
+from faulty import PARTS, Around, Checkpointed, Distance, Exponent, Root, line, told, train
 from torch import nn
 from torch.profiler import record_function
 
-from stepwarden import policy, wire
-from stepwarden.agent.attach import Attached
-from stepwarden.agent.environment import Environment
-
 NAN = math.nan
 LINES = Path(__file__).read_text().splitlines()
-OBSERVE = (policy.Rule(severity="info"),)
-SKIP = (policy.Rule(action="Skip"),)
-
-
-@pytest.fixture
-def attach(sidecar):
-    made = []
-
-    def make(rules=OBSERVE, **more):
-        made.append(Attached(Environment(rank=0, directory=str(sidecar.folder), rules=rules, **more)))
-        return made[-1]
-
-    yield make
-    for attached in made:
-        attached.detach()
-
-
-def told(sidecar, steps=1):
-    """Return the findings about what is not finite, by kind."""
-    sidecar.wait(lambda heard: len(heard.of(wire.StepTaken)) >= steps)
-    return {said.kind: said for said in sidecar.of(wire.Finding) if said.kind.startswith("NonFinite")}
 
 
 @pytest.mark.parametrize("name", PARTS)

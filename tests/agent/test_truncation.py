@@ -7,25 +7,9 @@ import torch
 from cuts import FAULTS
 from lookalikes import HEALTHY, MEANT
 
-from stepwarden import policy, wire
-from stepwarden.agent.attach import Attached
-from stepwarden.agent.environment import Environment
+from stepwarden import wire
 
 KIND = "GradientTruncated"
-OBSERVE = (policy.Rule(severity="info"),)
-
-
-@pytest.fixture
-def attach(sidecar):
-    made = []
-
-    def make(rules=OBSERVE, **more):
-        made.append(Attached(Environment(rank=0, directory=str(sidecar.folder), rules=rules, **more)))
-        return made[-1]
-
-    yield make
-    for attached in made:
-        attached.detach()
 
 
 def train(model, steps=2, loss=lambda out: out.square().mean(), optimizer=None):

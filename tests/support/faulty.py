@@ -9,6 +9,8 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
+from stepwarden import wire
+
 LINES = Path(__file__).read_text().splitlines()
 
 
@@ -133,3 +135,9 @@ PARTS = {
     "function": (OwnBackward, "Own", "own backward", False),
     "masked": (Masking, "log", "of zero", True),
 }
+
+
+def told(sidecar, steps=1):
+    """Return the findings about what is not finite, by kind."""
+    sidecar.wait(lambda heard: len(heard.of(wire.StepTaken)) >= steps)
+    return {said.kind: said for said in sidecar.of(wire.Finding) if said.kind.startswith("NonFinite")}

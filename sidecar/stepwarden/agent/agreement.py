@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 from stepwarden import policy
 from stepwarden.agent.environment import Environment, example
 from stepwarden.agent.gate import Gate
+from stepwarden.agent.looks.parameters import trained
 from stepwarden.agent.say import say
 from stepwarden.probes import nonfinite_gradient
 
@@ -54,7 +55,7 @@ class Agreement:
 
 def sharded(optimizer: Optimizer) -> bool:
     """Whether an optimizer's parameters are shards of what several ranks hold together (FSDP, FSDP2)."""
-    return any(shard(parameter) for group in optimizer.param_groups for parameter in group["params"])
+    return any(map(shard, trained(optimizer)))
 
 
 def shard(parameter: Any) -> bool:

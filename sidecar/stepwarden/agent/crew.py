@@ -7,7 +7,6 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from stepwarden.agent.hooks.calls import Call
-from stepwarden.agent.say import say
 from stepwarden.agent.watch import Host, Moment, Watch
 from stepwarden.agent.watches import WATCHES
 from stepwarden.wire import Finding
@@ -33,13 +32,12 @@ class Crew:
         self.host = host
         self.watches: list[Watch] = []
         self.listening: dict[str, list[Watch]] = {event: [] for event in EVENTS}
-        on = host.environment.probes.probes
         for cls in WATCHES:
-            if not cls.kinds or any(kind in on for kind in cls.kinds):
+            if cls.wanted(host.environment):
                 try:
                     self.watches.append(cls(host))
                 except Exception as error:  # noqa: BLE001 - a guest never breaks its host
-                    self.lost(cls, error)
+                    host.lost(cls.kinds, cls.__name__, error)
 
     def install(self) -> list[Callable[[], object]]:
         """Let each watch put its hooks; return what takes them off."""
@@ -48,17 +46,10 @@ class Crew:
             try:
                 undo.extend(watch.install())
             except Exception as error:  # noqa: BLE001 - a guest never breaks its host
-                self.lost(type(watch), error)
+                self.host.lost(watch.kinds, type(watch).__name__, error)
                 self.watches.remove(watch)
         self.listening = {event: [watch for watch in self.watches if hears(watch, event)] for event in EVENTS}
         return undo
-
-    def lost(self, cls: type[Watch], error: Exception) -> None:
-        """Say that a watch is off, once, and that its probes can't tell any more."""
-        why = f"{type(error).__name__}: {error}"
-        self.host.unknown |= dict.fromkeys(cls.kinds, "WatchFailed")
-        rank, what = self.host.environment.rank, ", ".join(cls.kinds) or cls.__name__
-        say(f"rank {rank}: {what} can't be told any more, the training goes on: {why:.500}")
 
     def drop(self, watch: Watch, error: Exception) -> None:
         """Call a watch no more."""
@@ -66,7 +57,7 @@ class Crew:
             event: [other for other in watches if other is not watch]
             for event, watches in self.listening.items()
         }
-        self.lost(type(watch), error)
+        self.host.lost(watch.kinds, type(watch).__name__, error)
 
     def tell(self, event: str, *what: Any) -> list[Any]:
         """Call each watch that listens to an event, and return what they made; one that raises goes off."""

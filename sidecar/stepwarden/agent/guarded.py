@@ -1,14 +1,13 @@
 """Hooks that torch calls by itself: an error of theirs switches off what it was for, and reaches nobody."""
 
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from typing import Any
 
-from stepwarden.agent.say import say
 from stepwarden.agent.watch import Host
 
 
-def guarded(host: Host, kinds: Iterable[str], function: Callable[..., object]) -> Callable[..., None]:
+def guarded(host: Host, kinds: Collection[str], function: Callable[..., object]) -> Callable[..., None]:
     """Return a function that calls another one, gives nothing back, and raises nothing."""
     failed = False
 
@@ -21,7 +20,6 @@ def guarded(host: Host, kinds: Iterable[str], function: Callable[..., object]) -
             function(*args)
         except Exception as error:  # noqa: BLE001 - a guest never breaks its host
             failed = True
-            host.unknown |= dict.fromkeys(kinds, "WatchFailed")
-            say(f"{', '.join(kinds)} can't be told any more, the training goes on: {error!r:.500}")
+            host.lost(kinds, function.__name__, error)
 
     return hook

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from torch.optim import Optimizer
 
 from stepwarden.agent.link import Link
+from stepwarden.agent.looks.parameters import trained
 from stepwarden.agent.say import say
 from stepwarden.wire import Finding, RankState, State, Update
 
@@ -64,6 +65,5 @@ class Standing:
 
 def skip(optimizer: Optimizer) -> None:
     """Make an optimizer's step do nothing, weight decay included: it passes over what has no gradient."""
-    for group in optimizer.param_groups:
-        for parameter in group["params"]:
-            parameter.grad = None
+    for parameter in trained(optimizer):
+        parameter.grad = None

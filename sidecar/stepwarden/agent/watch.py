@@ -10,8 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from stepwarden.agent.say import say
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from torch import Tensor, nn
     from torch.optim import Optimizer
@@ -44,6 +46,13 @@ class Host:
     unknown: dict[str, str] = field(default_factory=dict)
     tell: Callable[[Message], object] = lambda _message: None
     aside: Callable[[Optimizer, tuple[object, ...]], object] = lambda _optimizer, _records: None
+
+    def lost(self, kinds: Collection[str], what: str, error: Exception) -> None:
+        """Say once that something watches no more, and that its kinds can't be told."""
+        self.unknown |= dict.fromkeys(kinds, "WatchFailed")
+        why = f"{type(error).__name__}: {error}"
+        rank, named = self.environment.rank, ", ".join(kinds) or what
+        say(f"rank {rank}: {named} can't be told any more, the training goes on: {why:.500}")
 
     def living(self) -> list[Optimizer]:
         """Return the optimizers that still live, in the order in which they were made."""
@@ -78,6 +87,11 @@ class Watch:
     """
 
     kinds: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    def wanted(cls, environment: Environment) -> bool:
+        """Whether it is made at all."""
+        return not cls.kinds or any(kind in environment.probes.probes for kind in cls.kinds)
 
     def __init__(self, host: Host) -> None:
         """Begin before the program's first line behind `import torch`."""

@@ -5,7 +5,6 @@ The outermost module calls: what a training's forward passes are, whoever makes 
 compiled with a model. Calls without gradients, and those of other threads, are left alone.
 """
 
-import functools
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ import torch
 from torch import nn
 
 from stepwarden.agent.hooks.losses import caller
+from stepwarden.agent.hooks.replacing import replace_attribute
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -81,7 +81,10 @@ class Calls:
 
     def install(self) -> Callable[[], None]:
         """Wrap the call of all modules; return what undoes it."""
-        original: Callable[..., Any] = nn.Module.__call__
+        return replace_attribute(nn.Module, "__call__", self.wrap)
+
+    def wrap(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Return what stands in the place of a module's call."""
 
         def told(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
             if self.left_alone():
@@ -97,7 +100,6 @@ class Calls:
                 self.inside = False
             return output
 
-        @functools.wraps(original)
         def watched(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
             if torch.compiler.is_compiling():  # before all else: what is read here would be guarded on
                 return original(module, *args, **kwargs)
@@ -106,10 +108,4 @@ class Calls:
             return told(module, *args, **kwargs)
 
         watched.__stepwarden__ = True  # type: ignore[attr-defined]  # a mark
-        nn.Module.__call__ = watched  # type: ignore[method-assign]  # on the class, and undone
-
-        def undo() -> None:
-            if nn.Module.__call__ is watched:
-                nn.Module.__call__ = original  # type: ignore[method-assign]  # as it was
-
-        return undo
+        return watched

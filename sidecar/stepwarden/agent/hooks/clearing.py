@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 from torch.optim import Optimizer
+
+from stepwarden.agent.hooks.replacing import replace_attribute
+from stepwarden.agent.looks.parameters import trained
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -17,41 +19,20 @@ if TYPE_CHECKING:
 
 def install(wanted: Callable[[], bool], cleared: Callable[[Iterable[Tensor]], None]) -> Callable[[], None]:
     """Tell `cleared` whose gradients were cleared, while `wanted`; neither may raise. Return the undoing."""
-    undo = [watched(cls, wanted, cleared) for cls in (Optimizer, nn.Module)]
+
+    def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
+        def zero_grad(self: Any, *args: Any, **kwargs: Any) -> Any:
+            outcome = original(self, *args, **kwargs)
+            if not torch.compiler.is_compiling() and wanted():
+                cleared(self.parameters() if isinstance(self, nn.Module) else trained(self))
+            return outcome
+
+        return zero_grad
+
+    undo = [replace_attribute(cls, "zero_grad", wrap) for cls in (Optimizer, nn.Module)]
 
     def take_off() -> None:
         for each in undo:
             each()
 
     return take_off
-
-
-def watched(
-    cls: type[Any], wanted: Callable[[], bool], cleared: Callable[[Iterable[Tensor]], None]
-) -> Callable[[], None]:
-    """Wrap one class."""
-    original = cls.zero_grad
-
-    @functools.wraps(original)
-    def zero_grad(self: Any, *args: Any, **kwargs: Any) -> Any:
-        outcome = original(self, *args, **kwargs)
-        if not torch.compiler.is_compiling() and wanted():
-            cleared(parameters(self))
-        return outcome
-
-    cls.zero_grad = zero_grad
-
-    def undo() -> None:
-        if cls.zero_grad is zero_grad:
-            cls.zero_grad = original
-
-    return undo
-
-
-def parameters(of: Optimizer | nn.Module) -> Iterable[Tensor]:
-    """Yield the parameters of an optimizer or a module."""
-    if isinstance(of, nn.Module):
-        yield from of.parameters()
-        return
-    for group in of.param_groups:
-        yield from group["params"]

@@ -5,7 +5,6 @@ Torch itself breaks the step of its own into several (`_use_grad` in torch.optim
 A user's own may be one whole graph, asked for by `fullgraph=True`, which a hook would end with an error.
 """
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -13,9 +12,10 @@ import torch
 from torch import nn
 from torch._compile import _disable_dynamo
 
-WHOLE: list[
-    bool
-] = []  # not empty once a function was compiled that must stay one graph; compiled code is guarded by it
+from stepwarden.agent.hooks.replacing import replace_attribute
+
+WHOLE: list[bool] = []
+"""Not empty once a function was compiled that must stay one graph; compiled code is guarded by it."""
 
 
 def eagerly(hook: Callable[..., Any]) -> Callable[..., Any]:
@@ -33,19 +33,19 @@ def eagerly(hook: Callable[..., Any]) -> Callable[..., Any]:
 
 def install() -> Callable[[], None]:
     """Note whether the program wants whole graphs of its functions; return what undoes it."""
-    original: Any = torch.compile
 
-    @functools.wraps(original)
-    def noting(model: Any = None, **options: Any) -> Any:
-        if options.get("fullgraph") and model is not None and not isinstance(model, nn.Module):
-            WHOLE.append(True)
-        return original(model, **options)
+    def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
+        def noting(model: Any = None, **options: Any) -> Any:
+            if options.get("fullgraph") and model is not None and not isinstance(model, nn.Module):
+                WHOLE.append(True)
+            return original(model, **options)
 
-    torch.compile = noting
+        return noting
+
+    put_back = replace_attribute(torch, "compile", wrap)
 
     def undo() -> None:
-        if torch.compile is noting:
-            torch.compile = original
+        put_back()
         WHOLE.clear()
 
     return undo

@@ -7,7 +7,6 @@ never enters these). The labels that were open where an exception was raised are
 
 from __future__ import annotations
 
-import functools
 import threading
 import traceback
 from contextlib import contextmanager
@@ -16,6 +15,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import torch
+
+from stepwarden.agent.hooks.replacing import replace_attribute
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -103,24 +104,27 @@ def left(name: str, error: object, trace: object) -> None:
 def install() -> Callable[[], None]:
     """Wrap the blocks' beginning and end; return what undoes it."""
     cls: Any = torch.autograd.profiler.record_function
-    enter, leave = cls.__enter__, cls.__exit__
 
-    @functools.wraps(enter)
-    def entering(self: Any) -> Any:
-        outcome = enter(self)
-        entered(str(self.name))
-        return outcome
+    def beginning(enter: Callable[..., Any]) -> Callable[..., Any]:
+        def entering(self: Any) -> Any:
+            outcome = enter(self)
+            entered(str(self.name))
+            return outcome
 
-    @functools.wraps(leave)
-    def leaving(self: Any, kind: Any, error: Any, trace: Any) -> Any:
-        left(str(self.name), error, trace)
-        return leave(self, kind, error, trace)
+        return entering
 
-    cls.__enter__, cls.__exit__ = entering, leaving
+    def ending(leave: Callable[..., Any]) -> Callable[..., Any]:
+        def leaving(self: Any, kind: Any, error: Any, trace: Any) -> Any:
+            left(str(self.name), error, trace)
+            return leave(self, kind, error, trace)
+
+        return leaving
+
+    put_back = (replace_attribute(cls, "__enter__", beginning), replace_attribute(cls, "__exit__", ending))
 
     def undo() -> None:
-        if cls.__enter__ is entering:
-            cls.__enter__, cls.__exit__ = enter, leave
+        for each in put_back:
+            each()
         OPEN.open, OPEN.raised = [], None
 
     return undo

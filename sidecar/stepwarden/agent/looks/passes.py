@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+from stepwarden.agent.looks.parameters import trained
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
@@ -94,7 +96,7 @@ class Passes:
         count = sum(len(group["params"]) for group in optimizer.param_groups)
         known = self.known.get(optimizer)
         if known is None or known[0] != count:
-            ids = frozenset(id(one) for group in optimizer.param_groups for one in group["params"])
+            ids = frozenset(map(id, trained(optimizer)))
             known = self.known[optimizer] = (count, ids)
         return known[1]
 

@@ -17,6 +17,7 @@ from torch import nn
 from torch.nn.modules import activation, transformer
 
 from stepwarden.agent.hooks import calls
+from stepwarden.agent.hooks.replacing import replace_attribute
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,24 +78,19 @@ def disarm(recorder: Recorder) -> None:
 
 def module_calls() -> Callable[[], None]:
     """Tell which modules run: through the agent's own wrapper, which stays, or through one for a while."""
-    original: Callable[..., Any] = nn.Module.__call__
-    if getattr(original, "__stepwarden__", False):
+    if getattr(nn.Module.__call__, "__stepwarden__", False):
         calls.AROUND.append(around)
         return lambda: calls.AROUND.remove(around)
 
-    @functools.wraps(original)
-    def watched(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        if torch.compiler.is_compiling():
-            return original(module, *args, **kwargs)
-        return around(original, module, args, kwargs)
+    def wrap(call: Callable[..., Any]) -> Callable[..., Any]:
+        def watched(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+            if torch.compiler.is_compiling():
+                return call(module, *args, **kwargs)
+            return around(call, module, args, kwargs)
 
-    nn.Module.__call__ = watched  # type: ignore[method-assign]  # on the class, and undone
+        return watched
 
-    def undo() -> None:
-        if nn.Module.__call__ is watched:
-            nn.Module.__call__ = original  # type: ignore[method-assign]  # as it was
-
-    return undo
+    return replace_attribute(nn.Module, "__call__", wrap)
 
 
 def around(

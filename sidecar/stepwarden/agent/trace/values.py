@@ -96,7 +96,7 @@ class Values:
         try:
             storage = tensor.untyped_storage()
             key = int(storage._cdata)  # noqa: SLF001 - the only name that a storage has
-        except (RuntimeError, NotImplementedError, TypeError):
+        except (RuntimeError, NotImplementedError, TypeError):  # functional and batched tensors have none
             self.unnamed -= 1
             return self.unnamed
         if key not in self.held:

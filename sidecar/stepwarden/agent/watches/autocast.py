@@ -7,7 +7,6 @@ cast made before the update, used by an operator that ran behind it.
 
 from __future__ import annotations
 
-import functools
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -17,7 +16,8 @@ import torch
 from torch import Tensor
 
 from stepwarden.agent.hooks.losses import caller
-from stepwarden.agent.looks.parameters import Parameters
+from stepwarden.agent.hooks.replacing import replace_attribute
+from stepwarden.agent.looks.parameters import Parameters, trained
 from stepwarden.agent.watch import Host, Moment, Watch
 from stepwarden.probes import stale_cast
 from stepwarden.probes.stale_cast import Casts
@@ -67,21 +67,17 @@ class AutocastWatch(Watch):
 
         A program's own clearing isn't counted: what it does is seen in the graph.
         """
-        original = torch.autocast.__exit__
 
-        @functools.wraps(original)
-        def leave(region: torch.autocast, *args: Any) -> Any:
-            outcome = original(region, *args)
-            if not torch.compiler.is_compiling() and not depth():
-                self.regions += 1
-            return outcome
+        def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
+            def leave(region: torch.autocast, *args: Any) -> Any:
+                outcome = original(region, *args)
+                if not torch.compiler.is_compiling() and not depth():
+                    self.regions += 1
+                return outcome
 
-        def undo() -> None:
-            if torch.autocast.__exit__ is leave:
-                torch.autocast.__exit__ = original  # type: ignore[method-assign]  # as it was
+            return leave
 
-        torch.autocast.__exit__ = leave  # type: ignore[method-assign]  # on the class, and undone
-        return [undo]
+        return [replace_attribute(torch.autocast, "__exit__", wrap)]
 
     def forward_began(self, call: Call) -> None:
         """See whether a pass begins in a region in which weights were updated."""
@@ -105,8 +101,7 @@ class AutocastWatch(Watch):
         updated = {
             id(parameter): update
             for optimizer, update in self.updates.items()
-            for group in optimizer.param_groups
-            for parameter in group["params"]
+            for parameter in trained(optimizer)
         }
         stale = stale_casts(roots, updated)
         self.found = (updated[stale[0]] if stale else None, stale)
@@ -136,7 +131,7 @@ class AutocastWatch(Watch):
         """Yield the names of parameters, which another optimizer may own than the one that steps."""
         for optimizer in list(self.updates):
             found = Parameters(optimizer).names(optimizer)
-            own = {id(one) for group in optimizer.param_groups for one in group["params"]}
+            own = set(map(id, trained(optimizer)))
             yield from (name for one, name in found.items() if one in stale & own)
 
 

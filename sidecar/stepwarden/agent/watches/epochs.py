@@ -6,7 +6,6 @@ What was only looked at, or evaluated on, may come again: a pass counts once upd
 
 from __future__ import annotations
 
-import functools
 import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -15,6 +14,7 @@ from weakref import WeakKeyDictionary
 from torch.utils.data.distributed import DistributedSampler
 
 from stepwarden.agent.hooks.losses import caller
+from stepwarden.agent.hooks.replacing import replace_attribute
 from stepwarden.agent.watch import Host, Moment, Watch
 from stepwarden.probes import data_repeated
 from stepwarden.probes.data_repeated import Epochs
@@ -54,20 +54,15 @@ class EpochWatch(Watch):
 
     def install(self) -> Iterable[Callable[[], object]]:
         """Wrap the sampler's iteration on its class; return what undoes it."""
-        original: Callable[..., Any] = DistributedSampler.__iter__
 
-        @functools.wraps(original)
-        def watched(sampler: DistributedSampler[Any]) -> Any:
-            indices = original(sampler)
-            return self.begun(sampler, indices) if sampler.shuffle else indices
+        def wrap(original: Callable[..., Any]) -> Callable[..., Any]:
+            def watched(sampler: DistributedSampler[Any]) -> Any:
+                indices = original(sampler)
+                return self.begun(sampler, indices) if sampler.shuffle else indices
 
-        DistributedSampler.__iter__ = watched  # type: ignore[method-assign]  # on the class, and undone
+            return watched
 
-        def undo() -> None:
-            if DistributedSampler.__iter__ is watched:
-                DistributedSampler.__iter__ = original  # type: ignore[method-assign]  # as it was
-
-        return [undo]
+        return [replace_attribute(DistributedSampler, "__iter__", wrap)]
 
     def begun(self, sampler: DistributedSampler[Any], indices: Iterator[Any]) -> Iterator[Any]:
         """Note that a pass begins; return the indices, followed."""

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.utils.weak import TensorWeakRef
 
 from stepwarden.agent.hooks.losses import caller
+from stepwarden.agent.hooks.replacing import replace_attribute
 from stepwarden.probes.parameter_changed_outside_step import OCCASIONS, Outside
 
 if TYPE_CHECKING:
@@ -73,23 +74,18 @@ class Occasions:
 
 def wrap(name: str, note: Callable[[nn.Module], None]) -> Callable[[], None]:
     """Call `note` behind a method of all modules; return what undoes it."""
-    original: Callable[..., Any] = getattr(nn.Module, name)
 
-    @functools.wraps(original)
-    def watched(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-        inner = bool(kwargs.get("destination") or kwargs.get("prefix"))  # state_dict calls itself
-        outcome = original(module, *args, **kwargs)
-        if not torch.compiler.is_compiling() and not inner:
-            note(module)
-        return outcome
+    def noting(original: Callable[..., Any]) -> Callable[..., Any]:
+        def watched(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+            inner = bool(kwargs.get("destination") or kwargs.get("prefix"))  # state_dict calls itself
+            outcome = original(module, *args, **kwargs)
+            if not torch.compiler.is_compiling() and not inner:
+                note(module)
+            return outcome
 
-    setattr(nn.Module, name, watched)
+        return watched
 
-    def undo() -> None:
-        if getattr(nn.Module, name) is watched:
-            setattr(nn.Module, name, original)
-
-    return undo
+    return replace_attribute(nn.Module, name, noting)
 
 
 class Intrusion:

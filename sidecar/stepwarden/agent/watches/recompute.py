@@ -7,7 +7,6 @@ module, so that all who call it are watched: what gets called is the same, with 
 
 from __future__ import annotations
 
-import functools
 import sys
 from collections import deque
 from typing import TYPE_CHECKING, Any
@@ -17,11 +16,11 @@ import torch.utils.checkpoint
 from torch import nn
 
 from stepwarden.agent.hooks.losses import caller
+from stepwarden.agent.hooks.replacing import replace_attribute
 from stepwarden.agent.looks.names import clean
 from stepwarden.agent.recompute.compare import Compared, Difference, compare, differences
 from stepwarden.agent.recompute.region import Region, parts
 from stepwarden.agent.recompute.trace import Draw
-from stepwarden.agent.say import say
 from stepwarden.agent.watch import Watch
 from stepwarden.probes import recompute_mismatch
 from stepwarden.probes.recompute_mismatch import Differing, Recomputed
@@ -75,25 +74,12 @@ class Recompute(Watch):
     def install(self) -> Iterable[Callable[[], object]]:
         """Replace `checkpoint` and its decorator; note whether something is compiled."""
         module: Any = torch.utils.checkpoint
-        yield self.replace(module, "checkpoint", self.function)
+        yield replace_attribute(module, "checkpoint", self.function)
         if hasattr(module, "_CheckpointedFunction"):
-            yield self.replace(module._CheckpointedFunction, "__call__", self.decorated)  # noqa: SLF001 - no other way
+            yield replace_attribute(module._CheckpointedFunction, "__call__", self.decorated)  # noqa: SLF001 - no other way
         if hasattr(sys.modules.get(WRAPPER), "torch_utils_checkpoint"):
-            yield self.replace(sys.modules[WRAPPER], "torch_utils_checkpoint", self.function)
-        yield self.replace(torch, "compile", self.compiling)
-
-    @staticmethod
-    def replace(owner: Any, name: str, wrap: Callable[[Any], Any]) -> Callable[[], None]:
-        """Put a wrapper for an attribute; return what undoes it."""
-        original = getattr(owner, name)
-        wrapped = functools.wraps(original)(wrap(original))
-        setattr(owner, name, wrapped)
-
-        def undo() -> None:
-            if getattr(owner, name) is wrapped:
-                setattr(owner, name, original)
-
-        return undo
+            yield replace_attribute(sys.modules[WRAPPER], "torch_utils_checkpoint", self.function)
+        yield replace_attribute(torch, "compile", self.compiling)
 
     def compiling(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Wrap `torch.compile`."""
@@ -135,8 +121,7 @@ class Recompute(Watch):
             return self.watched(function, options)
         except Exception as error:  # noqa: BLE001 - a guest never breaks its host
             self.off = True
-            self.host.unknown[recompute_mismatch.KIND] = "WatchFailed"
-            say(f"checkpointing isn't watched any more: {type(error).__name__}: {error}")
+            self.host.lost(self.kinds, type(self).__name__, error)
             return function
 
     def watched(self, function: Any, options: Mapping[str, Any]) -> Any:

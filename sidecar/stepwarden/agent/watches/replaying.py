@@ -6,7 +6,6 @@ Kept until the next forward pass behind a boundary: references to the inputs, sm
 
 from __future__ import annotations
 
-import functools
 import os
 import time
 import weakref
@@ -17,6 +16,7 @@ import torch
 
 from stepwarden import wire
 from stepwarden.agent.hooks import labels
+from stepwarden.agent.hooks.replacing import replace_attribute
 from stepwarden.agent.looks.reading import capturing
 from stepwarden.agent.replay import snapshot
 from stepwarden.agent.replay.buffers import Buffers
@@ -65,20 +65,15 @@ class Replaying(Watch):
 
     def install(self) -> Iterable[Callable[[], object]]:
         """Follow labels, and the steps that a scaler skips."""
-        scaler: Any = torch.amp.GradScaler
-        update = scaler.update
 
-        @functools.wraps(update)
-        def updated(scaling: Any, *args: Any, **kwargs: Any) -> Any:
-            self.passed = True
-            return update(scaling, *args, **kwargs)
+        def wrap(update: Callable[..., Any]) -> Callable[..., Any]:
+            def updated(scaling: Any, *args: Any, **kwargs: Any) -> Any:
+                self.passed = True
+                return update(scaling, *args, **kwargs)
 
-        def undo() -> None:
-            if scaler.update is updated:
-                scaler.update = update
+            return updated
 
-        scaler.update = updated
-        return (undo, labels.install(), self.forget)
+        return (replace_attribute(torch.amp.GradScaler, "update", wrap), labels.install(), self.forget)
 
     def forward_began(self, call: Call) -> None:
         """Keep what a call begins from: not of a CUDA graph that is captured, nor within `torch.func`."""
