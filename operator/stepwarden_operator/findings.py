@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from stepwarden.wire import Finding, from_dict, plain, to_dict
+from stepwarden.encoding import plain
+from stepwarden.wire import Finding, from_dict, to_dict
 from stepwarden_operator.observe import Observed, Pod
 
 KEPT = 20

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from stepwarden.wire import JobReport, RankReport, plain
+from stepwarden.encoding import plain
+from stepwarden.wire import JobReport, RankReport
 from stepwarden_operator.conditions import live
 from stepwarden_operator.observe import Observed
 

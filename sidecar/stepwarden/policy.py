@@ -40,6 +40,8 @@ KINDS = (
     "DataRepeated",
     "RandomStateUnset",
     "RankFailed",
+    "RankHung",
+    "RankStraggling",
 )
 ACTIONS: tuple[Action, ...] = get_args(Action)  # weakest first
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)  # mildest first
@@ -74,7 +76,8 @@ class Rule:
 
 OBSERVE = Rule(severity="info")
 DEFAULT_RULES = (
-    Rule(kinds=("RankFailed",), action="Fail"),
+    Rule(kinds=("RankFailed",), severity="critical", action="Fail"),
+    Rule(kinds=("RankHung", "RankStraggling"), action="Observe"),
     Rule(kinds=("*",), severity="critical", action="Hold", timeout=2 * 3600.0, then="Suspend"),
 )
 

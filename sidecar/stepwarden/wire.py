@@ -5,17 +5,15 @@ An agent says them in a rank, a sidecar relays them from a pod, the operator (or
 `stepwarden run`, which stands in for it on a laptop) reads them. One JSON object a
 message, named by its `type`. Fields are only ever added, with a default; a field that
 the reader doesn't know is ignored; taking one away is a new `SCHEMA`.
-
-JSON has no NaN and no infinity, and a NaN is what this project is about: on the wire
-they are the strings "NaN", "Infinity" and "-Infinity", which `float` reads back.
 """
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import Field, asdict, dataclass, field, fields
-from typing import Any, Literal, TypeVar, get_args, get_origin
+from typing import Any, Literal, TypeVar
 
+from stepwarden.encoding import FLOATS, READS, check, plain
+from stepwarden.pulse import Pulse, RankExit
 from stepwarden.replica import Replica
 
 SCHEMA = 1
@@ -33,10 +31,16 @@ ENV_PORT = "STEPWARDEN_PORT"  # the sidecar's HTTP port
 ENV_CHECK = "STEPWARDEN_CHECK"  # JSON: {"steps": N, "gradcheck": [names]}, of `stepwarden check`
 ENV_CONTAINMENT = "STEPWARDEN_CONTAINMENT"  # strict or deferred
 ENV_REPLAYS = "STEPWARDEN_REPLAY_DIR"  # folder for the bundles of replays; unset: none
+ENV_GRACE = "STEPWARDEN_FAILURE_GRACE"  # seconds that ranks have to end in once another one failed
+ENV_CHECKPOINTS = "STEPWARDEN_CHECKPOINT_DIR"  # where the training keeps its checkpoints
+ENV_RESUME = "STEPWARDEN_RESUME_FROM"  # told to the training: the newest whole and finite checkpoint
+ENV_SAVE_FILE = "STEPWARDEN_SAVE_FILE"  # told to the training: while this file is there, it is asked to save
+ENV_SAVE_SIGNAL = "STEPWARDEN_SAVE_SIGNAL"  # name of a signal that asks a rank to save, as SIGUSR1
 ENV_REPORT = "STEPWARDEN_REPORT"  # folder for findings.jsonl and steps.jsonl; unset: none
 
 DEFAULT_PORT = 8475
 SIDECAR_SOCKET = "sidecar.sock"
+LIFE_SOCKET = "life.sock"  # a stream that each rank keeps open: the kernel closes it when the rank dies
 MAX_DATAGRAM = 128 * 1024  # under Linux' default socket buffer of 208 KiB
 
 Severity = Literal["info", "warning", "critical"]
@@ -120,6 +124,7 @@ class RankState:
     pid: int = 0
     reason: str = ""
     unknown: Mapping[str, str] = field(default_factory=dict)  # probe: why it can't tell
+    saved: int = 0  # the last `Orders.save` that the training has answered by a checkpoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +149,8 @@ class Orders:
     or while a finding of step s asks for a hold and s > `acknowledged`. `update` says what
     becomes of the update of a step that a finding held: it is applied, or skipped.
     Where ranks agree: all have said the steps up to `agreed`, `unsound` is the last one that is bad.
+    `told` are findings that every rank prints, the last few: how another rank failed, or hangs.
+    A `save` that has grown asks the training for a checkpoint.
     """
 
     hold_at: int | None = None
@@ -151,6 +158,8 @@ class Orders:
     update: Update = "skip"
     agreed: int = -1
     unsound: int = -1
+    told: tuple[Finding, ...] = ()
+    save: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,6 +169,7 @@ class Instruction:
     hold: bool = False
     acknowledged: int = -1
     update: Update = "skip"
+    save: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,6 +186,7 @@ class RankReport:
     steps_per_second: float | None = None
     reason: str = ""
     agree: bool = False
+    saved: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,9 +207,22 @@ class PodReport:
     ranks: tuple[RankReport, ...] = ()
     findings: tuple[Finding, ...] = ()
     replicas: tuple[Replica, ...] = ()
+    pulses: tuple[Pulse, ...] = ()
 
 
-Message = Finding | StepTaken | Replica | RankState | Note | Orders | Instruction | JobReport | PodReport
+Message = (
+    Finding
+    | StepTaken
+    | Replica
+    | RankState
+    | Pulse
+    | RankExit
+    | Note
+    | Orders
+    | Instruction
+    | JobReport
+    | PodReport
+)
 Known = TypeVar("Known", bound=Message | RankReport)
 
 TYPES: Mapping[str, type[Message]] = {
@@ -206,6 +230,8 @@ TYPES: Mapping[str, type[Message]] = {
     "step": StepTaken,
     "replica": Replica,
     "rank": RankState,
+    "pulse": Pulse,
+    "exit": RankExit,
     "note": Note,
     "orders": Orders,
     "instruction": Instruction,
@@ -213,21 +239,12 @@ TYPES: Mapping[str, type[Message]] = {
     "pod": PodReport,
 }
 NAMES = {cls: name for name, cls in TYPES.items()}
-LISTS: Mapping[str, type[Any]] = {"findings": Finding, "replicas": Replica}
-FLOATS = frozenset({"loss", "gradient_norm", "steps_per_second", "time", "seconds", "overhead_seconds"}) | {
-    *("norm", "sketch", "weight", "weights", "scale", "own", "used")  # of a Replica
+LISTS: Mapping[str, type[Any]] = {
+    "findings": Finding,
+    "told": Finding,
+    "replicas": Replica,
+    "pulses": Pulse,
 }
-
-
-def plain(value: Any) -> Any:
-    """Make a value one that any JSON reader takes: NaN and infinities become strings."""
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    return value
 
 
 def to_dict(message: Message | RankReport) -> dict[str, Any]:
@@ -243,42 +260,25 @@ def from_dict(cls: type[Known], body: Mapping[str, Any]) -> Known:
     Raises `ValueError`, with the reason, where the body can't be one.
     """
     try:
-        return cls(**{spec.name: checked(spec, body[spec.name]) for spec in fields(cls) if spec.name in body})
+        return cls(**{spec.name: read(spec, body[spec.name]) for spec in fields(cls) if spec.name in body})
     except (TypeError, KeyError, AttributeError, OverflowError) as error:
         message = f"not a {cls.__name__}: {error}"
         raise ValueError(message) from error
 
 
-def checked(spec: "Field[Any]", value: Any) -> Any:
-    """Read one field. Raises `TypeError` where it is not of its type, so that no reader trips over it."""
-    right = True
-    if spec.type in {int, str, int | None, str | None}:
-        right = isinstance(value, spec.type)  # type: ignore[arg-type]  # these four are what isinstance takes
-    elif get_origin(spec.type) is Literal:
-        right = value in get_args(spec.type)
-    elif get_origin(spec.type) is Mapping:
-        right = isinstance(value, Mapping)
-    elif value is None:
-        right = spec.default is None
-    if not right:
-        message = f"{spec.name} can't be {value!r:.80}"
-        raise TypeError(message)
-    return read(spec.name, value)
-
-
-def read(name: str, value: Any) -> Any:
-    """Read one field: the few whose JSON form is not their own are known by name."""
-    if name in FLOATS and value is not None:
-        return float(value)
+def read(spec: "Field[Any]", value: Any) -> Any:
+    """Read one field: the few whose JSON form is not their own are known by name. Raises `TypeError`."""
+    check(spec, value)
+    name = spec.name
+    if name in FLOATS:
+        return None if value is None else float(value)
     if name == "ranks":
         return tuple(from_dict(RankReport, item) if isinstance(item, dict) else int(item) for item in value)
     if name in LISTS:
         return tuple(from_dict(LISTS[name], item) for item in value)
-    if name in {"samples", "rates"}:
-        return tuple(map(float, value))
     if name == "orders":
         return from_dict(Orders, value)
-    return value
+    return READS[name](value) if name in READS else value
 
 
 def to_line(message: Message) -> str:

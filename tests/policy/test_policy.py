@@ -45,7 +45,9 @@ def finding(kind="NonFiniteGradient", severity="critical", step=7):
         ([Rule(severity="info", action="Fail")], finding(severity="info"), OBSERVE),  # info never pauses
         (DEFAULT_RULES, finding("RankFailed"), DEFAULT_RULES[0]),
         (DEFAULT_RULES, finding(severity="warning"), OBSERVE),
-        (DEFAULT_RULES, finding("AKindOfALaterVersion"), DEFAULT_RULES[1]),
+        (DEFAULT_RULES, finding("RankFailed", severity="warning"), OBSERVE),  # one of its threads
+        (DEFAULT_RULES, finding("RankHung"), DEFAULT_RULES[1]),  # it can't hold: it reaches no boundary
+        (DEFAULT_RULES, finding("AKindOfALaterVersion"), DEFAULT_RULES[2]),
     ],
 )
 def test_match(rules, found, rule):

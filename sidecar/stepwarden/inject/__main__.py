@@ -11,7 +11,20 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PACKAGE = Path(__file__).parent.parent
-PARTS = ("__init__.py", "wire.py", "policy.py", "replica.py", "reproducibility.py", "agent", "probes")
+PARTS = (
+    *("__init__.py", "wire.py", "encoding.py", "pulse.py", "replica.py", "policy.py", "reproducibility.py"),
+    *("agent", "probes"),
+)
+    "__init__.py",
+    "wire.py",
+    "policy.py",
+    "replica.py",
+    "pulse.py",
+    "encoding.py",
+    "reproducibility.py",
+    "agent",
+    "probes",
+)
 
 
 def sources() -> Iterator[tuple[Path, Path]]:

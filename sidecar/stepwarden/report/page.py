@@ -7,9 +7,10 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from stepwarden.encoding import plain
 from stepwarden.report.curves import HEIGHT, WIDTH, Chart, chart
 from stepwarden.report.layers import Layer
-from stepwarden.wire import Finding, StepTaken, plain
+from stepwarden.wire import Finding, StepTaken
 
 MOST = 200  # findings that the table shows
 COLOURS = ("#2563eb", "#d97706", "#059669", "#9333ea", "#0891b2", "#be185d", "#4d7c0f", "#475569")

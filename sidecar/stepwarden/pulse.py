@@ -1,0 +1,57 @@
+"""What a rank's main thread is at, and how its process ended: told by others than that thread."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+Phase = Literal["starting", "data", "forward", "backward", "optimizer"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pulse:
+    """
+    What a rank's main thread is at, told by another thread of it: once a second, and more often when still.
+
+    `step` is the step that is being made, `phase` where in it the rank is. `still` is for how many
+    seconds the main thread has had the same stack and used no processor; `stack` is then its Python
+    stack, innermost call last, else empty. `collective` names the collective that it is inside of, empty
+    outside, `sequence` counts those begun so far, `waiting` is for how many seconds it has been inside.
+    `marks` are what excuses a long pause: evaluating, checkpointing, compiling, loading, sleeping.
+    `median`, `spread` (median absolute deviation) and `longest` are of the seconds of its last steps,
+    None before there are some. `spent` sums over all `steps` so far the seconds of its own work by
+    phase, and under "waiting" those inside collectives. `node` is its machine's name.
+    """
+
+    rank: int
+    step: int
+    time: float
+    phase: Phase = "starting"
+    still: float = 0.0
+    stack: str = ""
+    file: str | None = None
+    line: int | None = None
+    collective: str = ""
+    sequence: int = 0
+    waiting: float = 0.0
+    marks: tuple[str, ...] = ()
+    median: float | None = None
+    spread: float | None = None
+    longest: float | None = None
+    steps: int = 0
+    spent: Mapping[str, float] = field(default_factory=dict)
+    node: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankExit:
+    """
+    How a rank's process ended, in the words of the launcher that waits for it.
+
+    `code` is negative for a signal. `oom_kills` counts what the kernel killed for memory in the
+    launcher's cgroup since it started, None where that can't be read.
+    """
+
+    pid: int
+    code: int
+    time: float
+    oom_kills: int | None = None
