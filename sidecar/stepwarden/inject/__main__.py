@@ -15,16 +15,6 @@ PARTS = (
     *("__init__.py", "wire.py", "encoding.py", "pulse.py", "replica.py", "policy.py", "reproducibility.py"),
     *("agent", "probes"),
 )
-    "__init__.py",
-    "wire.py",
-    "policy.py",
-    "replica.py",
-    "pulse.py",
-    "encoding.py",
-    "reproducibility.py",
-    "agent",
-    "probes",
-)
 
 
 def sources() -> Iterator[tuple[Path, Path]]:
