@@ -7,7 +7,7 @@ Without a name, all of them, one after the other.
 import sys
 from importlib import import_module
 
-BENCHMARKS = ("agent", "growth", "locating", "scale", "reaction", "soak")
+BENCHMARKS = ("agent", "faults", "growth", "locating", "scale", "reaction", "soak")
 
 
 def main() -> None:
