@@ -38,7 +38,8 @@ class Outcome:
 class Trial:
     """One run."""
 
-    def __init__(self, fault, *, ranks, rank, step, options=()):
+    def __init__(self, fault, *, ranks, rank, step, within=(), temporary=None):
+        """Begin; `within` is a command that runs the command which follows it, `temporary` its folder."""
         self.folder = Path(tempfile.mkdtemp(prefix="fault-"))
         self.fault, self.ranks, self.rank, self.began = fault, ranks, rank, self.folder / "began"
         self.lines: list[tuple[float, str]] = []
@@ -49,10 +50,11 @@ class Trial:
             "FAULT_BEGAN": str(self.began),
             "STEPS": str(fault.steps),
             "OMP_NUM_THREADS": "1",
+            **({"TMPDIR": str(temporary)} if temporary else {}),
         }
         command = ["run", "--nproc", ranks, "--on-anomaly", "observe", "--report", self.folder / "report"]
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "stepwarden.cli", *map(str, (*command, *options, "--", TRAINER))],
+            [*within, sys.executable, "-m", "stepwarden.cli", *map(str, (*command, "--", TRAINER))],
             cwd=self.folder,
             env={name: value for name, value in os.environ.items() if not name.startswith("STEPWARDEN_")}
             | given,
@@ -88,6 +90,14 @@ class Trial:
                     if str(self.began).encode() in variables and b"\0RANK=" in variables and state != "Z":
                         found.add(int(path.name))
         return found
+
+    def sidecar(self):
+        """Return the process id of the sidecar, a child of the command."""
+        [children] = Path(f"/proc/{self.process.pid}/task").glob("*/children")
+        for pid in children.read_text().split():
+            if "stepwarden_sidecar" in Path(f"/proc/{pid}/cmdline").read_text():
+                return int(pid)
+        raise AssertionError("no sidecar\n" + self.text())
 
     def findings(self):
         """Return the findings of the fault's kind that name one rank, and all that pause or warn."""
