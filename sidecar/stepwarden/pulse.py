@@ -48,10 +48,12 @@ class RankExit:
     How a rank's process ended, in the words of the launcher that waits for it.
 
     `code` is negative for a signal. `oom_kills` counts what the kernel killed for memory in the
-    launcher's cgroup since it started, None where that can't be read.
+    launcher's cgroup since it started, None where that can't be read. `asked`: it is the launcher that
+    ends the process now, by that signal, as it does when it is told to end or another rank failed.
     """
 
     pid: int
     code: int
     time: float
     oom_kills: int | None = None
+    asked: bool = False

@@ -6,14 +6,14 @@ ranks go on under the orders that they have. What the hub missed it is told when
 """
 
 import asyncio
-import json
 import logging
 from collections.abc import Awaitable, Callable
 from itertools import islice
 
 import aiohttp
 
-from stepwarden.wire import Finding, Orders, from_line, to_dict, to_line
+from stepwarden.wire import Finding, Orders, from_line, to_line
+from stepwarden_sidecar.digest import digest
 from stepwarden_sidecar.server import HUB_HEADER
 from stepwarden_sidecar.sidecar import Own, Sidecar
 
@@ -78,7 +78,7 @@ class Link:
 
     async def listen(self) -> None:
         """Wait for other orders than those that are known, and take them."""
-        query = {"known": json.dumps(to_dict(self.sidecar.orders)), "wait": str(WAIT)}
+        query = {"known": digest(self.sidecar.orders), "wait": str(WAIT)}
         timeout = aiohttp.ClientTimeout(total=WAIT + PATIENCE)
         async with self.session.get(f"{self.hub}/v1/orders", params=query, timeout=timeout) as answer:
             answer.raise_for_status()

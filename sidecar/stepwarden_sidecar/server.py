@@ -9,8 +9,9 @@ from typing import TypeVar
 from aiohttp import web
 from aiohttp.http import HttpProcessingError
 
-from stepwarden.wire import Instruction, Orders, PodReport, from_dict, to_line
+from stepwarden.wire import Instruction, PodReport, from_dict, to_line
 from stepwarden_sidecar import metrics
+from stepwarden_sidecar.digest import digest
 from stepwarden_sidecar.job import Job
 from stepwarden_sidecar.sidecar import Sidecar
 
@@ -18,7 +19,7 @@ MAX_BODY = 1024 * 1024
 MAX_WAIT = 300.0
 HUB_HEADER = "Stepwarden-Hub"  # another value: the hub was started anew, and must be told everything again
 
-Wanted = TypeVar("Wanted", Instruction, PodReport, Orders)
+Wanted = TypeVar("Wanted", Instruction, PodReport)
 NO_HTTP = (
     HttpProcessingError,
     web.RequestPayloadError,
@@ -108,12 +109,11 @@ async def pods(request: web.Request) -> web.Response:
 
 
 async def orders(request: web.Request) -> web.Response:
-    """Answer the orders, once they differ from those that the asker has (`known`, as JSON)."""
+    """Answer the orders, once they differ from those that the asker has (`known`, their digest)."""
     sidecar = request.app[SIDECAR]
     of_hub(sidecar)
-    if (raw := request.query.get("known")) is not None:
-        known = read(sidecar, raw, Orders)
-        await until(sidecar, lambda: sidecar.orders != known, wait(request))
+    if (known := request.query.get("known")) is not None:
+        await until(sidecar, lambda: digest(sidecar.orders) != known, wait(request))
     return said(to_line(sidecar.orders), {HUB_HEADER: sidecar.boot})
 
 
