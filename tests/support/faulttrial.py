@@ -38,7 +38,7 @@ class Outcome:
 class Trial:
     """One run."""
 
-    def __init__(self, fault, *, ranks, rank, step, within=(), temporary=None):
+    def __init__(self, fault, *, ranks, rank, step, within=(), temporary=None):  # noqa: PLR0913 - all named
         """Begin; `within` is a command that runs the command which follows it, `temporary` its folder."""
         self.folder = Path(tempfile.mkdtemp(prefix="fault-"))
         self.fault, self.ranks, self.rank, self.began = fault, ranks, rank, self.folder / "began"

@@ -4,7 +4,7 @@ import dataclasses
 
 from stepwarden.policy import Rule
 from stepwarden.wire import Finding, JobReport, Orders, RankReport
-from stepwarden_operator.actions import Announce, Create, Instruct, PatchJob, WriteStatus
+from stepwarden_operator.actions import Announce, Create, DeleteJob, Instruct, PatchJob, WriteStatus
 from stepwarden_operator.events import event_name
 from stepwarden_operator.observe import Child, Exit, Observed, Pod, timestamp
 from stepwarden_operator.reconcile import reconcile
@@ -64,6 +64,8 @@ def after(observed, now):
         match action:
             case Create(suspend):
                 observed = dataclasses.replace(observed, child=dataclasses.replace(CHILD, suspend=suspend))
+            case DeleteJob():
+                observed = dataclasses.replace(observed, child=None, pods=(), report=None)
             case PatchJob(spec):
                 suspend = spec.get("suspend", observed.child.suspend)
                 deadline = spec.get("activeDeadlineSeconds", observed.child.deadline)

@@ -1,5 +1,6 @@
 """What one can do on the node, beside the API: end a container's process by a signal it can't catch."""
 
+import contextlib
 import os
 
 import pytest
@@ -15,3 +16,26 @@ def kill_container(pod, name=None):
         pytest.skip("killing a container's process needs this machine to be the node")
     socket = harness("socket")
     run("ctr", "-a", socket, "-n", "k8s.io", "tasks", "kill", "--signal", "SIGKILL", identity)
+
+
+@contextlib.contextmanager
+def cut_off(pod):
+    """Take a pod's link to all other pods down, and up again in the end."""
+    if os.environ.get("STEPWARDEN_TEST_KUBECONFIG"):
+        pytest.skip("cutting a pod off needs this machine to be the node")
+    socket = harness("socket")
+    identity = pod["status"]["containerStatuses"][0]["containerID"].removeprefix("containerd://")
+    tasks = run("ctr", "-a", socket, "-n", "k8s.io", "tasks", "ls")
+    [pid] = [line.split()[1] for line in tasks.splitlines() if line.startswith(identity)]
+    index = run("nsenter", "-t", pid, "-n", "cat", "/sys/class/net/eth0/iflink").strip()
+    [link] = [line.split(": ")[1].split("@")[0] for line in links() if line.startswith(f"{index}: ")]
+    run("ip", "link", "set", link, "down")
+    try:
+        yield
+    finally:
+        run("ip", "link", "set", link, "up")
+
+
+def links():
+    """List the node's own interfaces, one a line."""
+    return run("ip", "-o", "link").splitlines()

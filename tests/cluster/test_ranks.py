@@ -1,0 +1,77 @@
+"""One rank's trouble, on a real kubelet: a container that is killed, memory that runs out, a link that is cut."""
+
+import re
+
+from support.kube import until
+from support.node import cut_off, kill_container
+from support.trainers import ROOT, loop_job, training_job
+
+FAULTS = (ROOT / "tests" / "faults" / "trainer.py").read_text()
+GREEDY = """
+    if rank == 1 and step == 5:
+        hoard = []
+        while True:
+            hoard.append(bytearray(b"x") * (64 << 20))
+    optimizer.zero_grad()
+"""
+
+
+def log(kube, name, index=0):
+    return kube("logs", kube.pod_of(name, index), "-c", "trainer")
+
+
+def finding(kube, name, kind):
+    found = kube.get("tj", name).get("status", {}).get("findings", [])
+    return next((each for each in found if each["kind"] == kind and each["severity"] == "critical"), None)
+
+
+def faulty_job(name, fault, rank, step):
+    """Put two pods of two ranks each under torchrun, in one of which a rank meets a fault."""
+    env = {"FAULT": fault, "FAULT_RANK": rank, "FAULT_STEP": step, "FAULT_BEGAN": "/scratch/began"}
+    rest = {"nodes": 2, "env": {**env, "STEPS": 1000, "OMP_NUM_THREADS": 1}, "numProcPerNode": 2}
+    job = training_job(name, ["torchrun", "/srv/train.py"], **rest)
+    spec = job["spec"]["template"]["spec"]
+    mounts = (("script", "/srv", {"configMap": {"name": name}}), ("scratch", "/scratch", {"emptyDir": {}}))
+    spec["containers"][0]["volumeMounts"] += [{"name": volume, "mountPath": at} for volume, at, _ in mounts]
+    spec["volumes"] += [{"name": volume, **source} for volume, _, source in mounts]
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"train.py": FAULTS}}
+    return job, body
+
+
+def test_a_killed_container_is_told_in_the_other_pods_log(kube):
+    kube.apply(*loop_job("killed", nodes=2))
+    kube.until_step("killed", 5)
+    kill_container(kube.get("pod", kube.pod_of("killed", 1)), "trainer")
+    kube.until_state("killed", "Failed")
+    found = finding(kube, "killed", "RankFailed")
+    assert found["rank"] == 1, kube.told("killed")
+    assert re.search(r"stepwarden: rank 0: rank 1 ", log(kube, "killed")), log(kube, "killed")
+    assert "137" in kube.condition("killed", "Failed")["message"]
+
+
+def test_the_out_of_memory_killer_is_named(kube):
+    job, script = loop_job("hoard", nodes=2)
+    script["data"]["train.py"] = script["data"]["train.py"].replace("    optimizer.zero_grad()\n", GREEDY, 1)
+    job["spec"]["template"]["spec"]["containers"][0]["resources"] = {"limits": {"memory": "1Gi"}}
+    kube.apply(job, script)
+    kube.until_state("hoard", "Failed")
+    assert finding(kube, "hoard", "RankFailed")["rank"] == 1, kube.told("hoard")
+    assert "OOMKilled" in kube.condition("hoard", "Failed")["message"]
+
+
+def test_a_rank_of_another_pod_is_told_with_its_signal_in_all_four_logs(kube):
+    kube.apply(*faulty_job("four", "sigkill", rank=3, step=12))
+    kube.until_state("four", "Failed")
+    found = finding(kube, "four", "RankFailed")
+    assert (found["rank"], found["evidence"]["exit_code"]) == (3, -9), kube.told("four")
+    said = log(kube, "four", 0) + log(kube, "four", 1)
+    assert {int(rank) for rank in re.findall(r"stepwarden: rank (\d): rank 3 ", said)} >= {0, 1, 2}, said
+
+
+def test_a_cut_between_two_pods_is_a_hang_of_which_the_pods_say_where_they_are(kube):
+    hung = [{"kinds": ["RankHung"], "action": "Fail"}]
+    kube.apply(*loop_job("cut", nodes=2, onFinding=hung))
+    kube.until_step("cut", 30)
+    with cut_off(kube.get("pod", kube.pod_of("cut", 1))):
+        found = until("the hang", lambda: finding(kube, "cut", "RankHung"), 60, lambda: kube.told("cut"))
+    assert "all_reduce" in str(found)
