@@ -1,4 +1,4 @@
-"""One rank's trouble, on a real kubelet: a container that is killed, memory that runs out, a link that is cut."""
+"""One rank's trouble, on a real kubelet: a killed container, memory that runs out, a link that is cut."""
 
 import re
 
