@@ -15,6 +15,13 @@ class Create:
 
 
 @dataclass(frozen=True, slots=True)
+class DeleteJob:
+    """Delete the batch/v1 Job of this uid and no other, and its pods with it. Secret and Service stay."""
+
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
 class PatchJob:
     """Change the few fields of the batch/v1 Job that may change while it lives."""
 
@@ -51,4 +58,4 @@ class Announce:
     type: Literal["Normal", "Warning"] = "Normal"
 
 
-Action = Create | PatchJob | Instruct | WriteStatus | Announce
+Action = Create | DeleteJob | PatchJob | Instruct | WriteStatus | Announce

@@ -67,6 +67,16 @@ class Api:
         """Read an object."""
         return await self.call("GET", self.path(kind, namespace, name))
 
+    async def delete(self, kind: str, namespace: str, name: str, uid: str) -> None:
+        """Delete the object of this uid, what it owns after it. 409 where another one has the name by now."""
+        body = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "propagationPolicy": "Background",
+            "preconditions": {"uid": uid},
+        }
+        await self.call("DELETE", self.path(kind, namespace, name), body)
+
     async def list(self, kind: str, namespace: str = "", **query: str) -> list[dict[str, Any]]:
         """List objects, of all namespaces if none is given."""
         found = await self.call("GET", self.path(kind, namespace), query=query)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, assert_never
 
 from stepwarden.wire import Instruction
-from stepwarden_operator.actions import Action, Announce, Create, Instruct, PatchJob, WriteStatus
+from stepwarden_operator.actions import Action, Announce, Create, DeleteJob, Instruct, PatchJob, WriteStatus
 from stepwarden_operator.api import Api, ApiError
 from stepwarden_operator.events import event_body, event_name
 from stepwarden_operator.hub import Hub
@@ -36,6 +36,8 @@ class Applier:
         match action:
             case Create():
                 await self.create(asked, entry, suspend=action.suspend)
+            case DeleteJob(uid):
+                await self.delete_job(uid, asked, entry)
             case PatchJob(spec):
                 found = await self.api.merge("Job", asked.namespace, asked.name, {"spec": spec})
                 put(entry.jobs, "MODIFIED", found)
@@ -93,6 +95,16 @@ class Applier:
             if owner(body) != asked.uid:
                 raise
         put(entry.jobs, "ADDED", body)
+
+    async def delete_job(self, uid: str, asked: TrainingJob, entry: Entry) -> None:
+        """Delete the Job; one that is gone already, or whose name another has by now, is as well."""
+        try:
+            await self.api.delete("Job", asked.namespace, asked.name, uid)
+        except ApiError as error:
+            if error.status not in (CONFLICT, NOT_FOUND):
+                raise
+        entry.jobs.pop(uid, None)
+        entry.changed.set()
 
     async def instruct(self, instruction: Instruction, asked: TrainingJob, entry: Entry) -> None:
         """Tell the hub; its answer is its newest report."""

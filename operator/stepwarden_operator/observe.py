@@ -75,6 +75,7 @@ class Observed:
     job: TrainingJob
     child: Child | None = None
     pods: tuple[Pod, ...] = ()
+    leftover: tuple[str, ...] = ()  # names of pods of an earlier Job that still live
     report: JobReport | None = None
     refusal: Refusal | None = None
     pods_refused: str = ""  # what the Job controller was told when it made pods

@@ -15,10 +15,12 @@ def ended(observed: Observed, now: float) -> str | None:
     """
     Return `Complete`, `Failed`, or None while it lasts, by what the Job says.
 
-    A failed Job counts once its failed pod is seen, so that the first word about it has the reason.
+    A failed Job counts once its failed pod is seen, so that the first word about it has the reason. One
+    that failed after it was asked to suspend has not failed: the Job controller took pods that were killed
+    for the suspension for pods that failed by themselves.
     """
     child = observed.child
-    if child is None:
+    if child is None or spoilt(observed):
         return None
     if child.complete:
         return "Complete"
@@ -29,10 +31,16 @@ def ended(observed: Observed, now: float) -> str | None:
     return "Failed" if settled else None
 
 
+def spoilt(observed: Observed) -> bool:
+    """Whether a Job ended by its own suspension: it can't go on, another one must take its place."""
+    child, over = observed.child, observed.job.status.get("phase") in FINISHED
+    return child is not None and child.suspend and child.failed is not None and not over
+
+
 def settles_at(observed: Observed, now: float) -> float | None:
     """Return when a failure will count at the latest, if one is waiting for its pod."""
     child = observed.child
-    if child is None or not child.failed or ended(observed, now):
+    if child is None or not child.failed or spoilt(observed) or ended(observed, now):
         return None
     return seconds_of(child.failed) + SETTLE
 

@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from stepwarden_operator.actions import Action, Create, Instruct, PatchJob, WriteStatus
+from stepwarden_operator.actions import Action, Create, DeleteJob, Instruct, PatchJob, WriteStatus
 from stepwarden_operator.conditions import live
 from stepwarden_operator.events import story
 from stepwarden_operator.findings import current
 from stepwarden_operator.observe import Observed
-from stepwarden_operator.outcome import FINISHED, ended, settles_at
+from stepwarden_operator.outcome import FINISHED, ended, settles_at, spoilt
 from stepwarden_operator.pause import instruction, judge, obeyed
 from stepwarden_operator.ranks import held
 from stepwarden_operator.status import Situation, merge_patch, status_of
@@ -54,17 +54,23 @@ def situation(observed: Observed, now: float) -> Situation:
     verdict = judge(observed.job, findings, now)
     asked = observed.job.suspend or (verdict.pause is not None and verdict.pause.action == "Suspend")
     suspend = asked or lingers(observed)
-    child = observed.child
-    away = child is not None and child.suspend and (child.suspended or not live(observed.pods))
     return Situation(
         findings=findings,
         verdict=verdict,
         ended=end,
         suspend=suspend,
-        suspended=suspend and away and end is None,
+        suspended=suspend and end is None and away(observed),
         held=end is None and held(observed, paused=verdict.pause is not None),
         run=observed.job.run + begins_anew(observed.job, suspend=suspend),
     )
+
+
+def away(observed: Observed) -> bool:
+    """Whether a job that is suspended has no pods any more, nor gets any."""
+    child = observed.child
+    if child is None:  # between the deletion of a Job and the making of the next
+        return observed.job.status.get("phase") == "Suspended"
+    return child.suspend and (child.suspended or not live(observed.pods))
 
 
 def lingers(observed: Observed) -> bool:
@@ -75,8 +81,9 @@ def lingers(observed: Observed) -> bool:
     count an old pod that was killed at the end of its grace period as one that failed by itself.
     """
     suspended = observed.job.status.get("phase") == "Suspended"
-    told = observed.child is not None and observed.child.suspend
-    return suspended and told and any(pod.terminating or not pod.finished for pod in observed.pods)
+    told = observed.child is None or observed.child.suspend
+    ending = any(pod.terminating or not pod.finished for pod in observed.pods) or observed.leftover
+    return suspended and told and bool(ending)
 
 
 def begins_anew(job: TrainingJob, *, suspend: bool) -> bool:
@@ -93,6 +100,9 @@ def children(observed: Observed, seen: Situation) -> Iterator[Action]:
         if refusal is None or not refusal.permanent or refusal.generation != observed.job.generation:
             yield Create(suspend=seen.suspend)
         return
+    if spoilt(observed):
+        yield DeleteJob(child.uid)
+        return
     if child.complete or child.failed:
         return
     if child.suspend != seen.suspend:
@@ -103,7 +113,7 @@ def children(observed: Observed, seen: Situation) -> Iterator[Action]:
 
 def orders(observed: Observed, seen: Situation) -> Iterator[Action]:
     """Tell the hub, where its orders are not yet what they should be."""
-    if observed.report is None or seen.ended or seen.suspend:
+    if observed.report is None or seen.ended or seen.suspend or spoilt(observed):
         return
     asked = instruction(observed.job, seen.verdict)
     if not obeyed(asked, observed.report):

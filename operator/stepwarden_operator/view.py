@@ -12,6 +12,7 @@ from stepwarden_operator.observe import Child, Observed, Pod, Refusal, read_chil
 from stepwarden_operator.training_job import TrainingJob, read_training_job
 
 Key = tuple[str, str]  # namespace, name
+OVER = ("Succeeded", "Failed")  # phases of a pod
 
 
 @dataclass(slots=True)
@@ -46,6 +47,12 @@ class Entry:
             return ()
         return tuple(read_pod(pod, job.trainer) for pod in self.pods.values() if owner(pod) == child.uid)
 
+    def leftover(self, child: Child | None) -> tuple[str, ...]:
+        """Name the pods of an earlier Job that still live: their processes may still write."""
+        kept = child.uid if child else None
+        old = (pod for pod in self.pods.values() if owner(pod) != kept)
+        return tuple(pod["metadata"]["name"] for pod in old if pod["status"].get("phase") not in OVER)
+
     def observe(self, *, progress_due: bool) -> Observed:
         """Put together what a decision may look at. Raises `SpecError`."""
         assert self.body  # noqa: S101 - a keeper lives only as long as its TrainingJob
@@ -55,6 +62,7 @@ class Entry:
             job=job,
             child=child,
             pods=pods,
+            leftover=self.leftover(child),
             report=self.report if any(pod.uid == self.report_pod for pod in pods) else None,
             refusal=self.refusal,
             pods_refused=self.pods_refused,

@@ -3,10 +3,25 @@
 import dataclasses
 
 import pytest
-from worlds import CHILD, HELD, NOW, PODS, changed, finding, report, settled, status
+from worlds import (
+    CHILD,
+    FAILED,
+    HELD,
+    NOW,
+    PODS,
+    RUNNING,
+    after,
+    changed,
+    finding,
+    of,
+    report,
+    settled,
+    status,
+)
 
 from stepwarden.wire import Instruction
-from stepwarden_operator.actions import Instruct, PatchJob
+from stepwarden_operator.actions import Create, DeleteJob, Instruct, PatchJob
+from stepwarden_operator.observe import Exit, timestamp
 from stepwarden_operator.reconcile import reconcile
 from stepwarden_operator.training_job import Acknowledged
 
@@ -50,3 +65,36 @@ def test_an_acknowledgement_counts_for_its_own_run_alone():
     meant = begun_anew(finding(12), acknowledged=Acknowledged(step=12, run=1))
     assert status(meant)["acknowledged"] == {"step": 12, "update": "skip", "run": 1}
     assert "pause" not in status(meant)
+
+
+DIED = Exit(code=137, reason="Error", log="")
+KILLED = dataclasses.replace(PODS[0], terminating=True, finished=True, exit=DIED)
+    PODS[0], terminating=True, finished=True, exit=Exit(code=137, reason="Error", log="")
+)
+SPOILT = dataclasses.replace(CHILD, suspend=True, failed=timestamp(NOW), failed_reason="PodFailurePolicy")
+
+
+@pytest.mark.parametrize("pods", [(), (KILLED,)])
+@pytest.mark.parametrize("resumed", [False, True])
+def test_a_job_that_failed_by_its_own_suspension_has_not_failed(pods, resumed):
+    """The Job controller may see a pod that was killed for a suspension before that pod is gone."""
+    suspended = settled(dataclasses.replace(changed(RUNNING, suspend=True), pods=()))
+    failed = changed(dataclasses.replace(suspended, child=SPOILT, pods=pods), suspend=not resumed)
+    assert DeleteJob("j1") in reconcile(failed, NOW).actions
+    assert after(failed, NOW).job.status["phase"] in ("Suspended", "Pending" if resumed else "Suspended")
+    ended = settled(failed)
+    assert ended.child == dataclasses.replace(CHILD, suspend=not resumed)
+    assert ended.job.status["phase"] == ("Pending" if resumed else "Suspended")
+    assert ended.job.status["run"] == int(resumed)
+
+
+def test_a_job_that_was_suspended_is_made_anew_only_when_the_old_pods_are_gone():
+    suspended = settled(dataclasses.replace(changed(RUNNING, suspend=True), pods=()))
+    orphans = dataclasses.replace(changed(suspended, suspend=False), child=None, leftover=("tiny-0-x",))
+    assert of(reconcile(orphans, NOW).actions, Create) == [Create(suspend=True)]
+    assert status(orphans)["phase"] == "Suspended"
+
+
+def test_a_job_that_has_failed_is_not_revived_by_a_suspension():
+    failed = settled(FAILED)
+    assert reconcile(dataclasses.replace(failed, child=SPOILT), NOW).actions == ()
