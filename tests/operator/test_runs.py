@@ -69,8 +69,6 @@ def test_an_acknowledgement_counts_for_its_own_run_alone():
 
 DIED = Exit(code=137, reason="Error", log="")
 KILLED = dataclasses.replace(PODS[0], terminating=True, finished=True, exit=DIED)
-    PODS[0], terminating=True, finished=True, exit=Exit(code=137, reason="Error", log="")
-)
 SPOILT = dataclasses.replace(CHILD, suspend=True, failed=timestamp(NOW), failed_reason="PodFailurePolicy")
 
 
