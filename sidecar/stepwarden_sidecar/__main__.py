@@ -13,6 +13,7 @@ from stepwarden.wire import ENV_PORT
 from stepwarden_sidecar import settings
 from stepwarden_sidecar.farewell import leave
 from stepwarden_sidecar.link import Link
+from stepwarden_sidecar.lives import Lives
 from stepwarden_sidecar.receiver import Receiver
 from stepwarden_sidecar.server import application, logger
 from stepwarden_sidecar.settings import Settings, SettingsError
@@ -51,11 +52,15 @@ async def run(given: Settings) -> None:
         asyncio.get_running_loop().add_signal_handler(number, end.set)
     sidecar = Sidecar(given)
     sidecar.restore()
-    receiver = Receiver(given.directory, sidecar.take, sidecar.garbled)
+    lives = Lives(sidecar)
+    receiver = Receiver(given.directory, lives.hear, sidecar.garbled)
     sidecar.tell = receiver.tell
     async with AsyncExitStack() as stack:
         receiver.open()  # before it is said to be healthy: ranks that find no socket go on unheld
         stack.callback(receiver.close)
+        lives.drain = receiver.read
+        await lives.open()
+        stack.callback(lives.close)
         await serve(sidecar, stack)
         tasks = [asyncio.create_task(turns(sidecar))]
         if given.hub:

@@ -10,13 +10,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from stepwarden.wire import Finding, JobReport, Orders, RankReport
-from stepwarden_sidecar import agreement, holding
+from stepwarden_sidecar import agreement, causes, holding
+from stepwarden_sidecar.causes import Causes
 from stepwarden_sidecar.merge import OWN, Key, key, merge
-from stepwarden_sidecar.ranks import SILENT
+from stepwarden_sidecar.ranks import LIVE, SILENT
 
 KEPT = 1000  # findings, the last ones
 SETTLE = 1.0  # seconds after which a finding is published although a rank still has to report that step
-LIVE = frozenset({"running", "held"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +46,7 @@ class Job:
         self.settled: dict[Key, Finding] = {}
         self.counts: Counter[tuple[str, str]] = Counter()  # by kind and severity, also of those forgotten
         self.unsound = -1  # the last step that some rank found bad
+        self.causes = Causes()
         self.forgotten = -1  # the last step of which findings were forgotten, so that none comes back as new
 
     def heard(self, ranks: Iterable[RankReport], now: float) -> None:
@@ -54,6 +55,8 @@ class Job:
             if not 0 <= report.rank < self.limit:
                 continue
             known = self.ranks.get(report.rank)
+            if known and known.report.state not in LIVE and report.state in LIVE:
+                self.causes.restarted()
             same = known and (known.report.state, known.report.step) == (report.state, report.step)
             since = known.since if known and same else now
             self.ranks[report.rank] = Known(report, now, since)
@@ -72,8 +75,14 @@ class Job:
     def settle(self, now: float) -> list[Finding]:
         """Publish the findings that nothing more is to be waited for; return them."""
         done = [each for each, pending in self.pending.items() if self.is_settled(each, pending, now)]
-        alone = (self.expected or len(self.ranks)) == 1
-        made = [merge(self.pending.pop(each).seen, alone=alone) for each in done]
+        made = []
+        for finding, pending in sorted(((self.merged(each), self.pending[each]) for each in done), key=lost):
+            late = now >= pending.since + causes.WAIT or len(self.pending) > KEPT
+            judged = self.causes.judge(finding, late=late)
+            if judged is not None:
+                del self.pending[key(finding)]
+                self.causes.published([judged])
+                made.append(judged)
         self.restore(made)
         return made
 
@@ -82,8 +91,13 @@ class Job:
         new = [each for each in findings if each.step > self.forgotten and key(each) not in self.settled]
         for each in new:
             self.pending.pop(key(each), None)
+        self.causes.published(new)
         self.restore(new)
         return new
+
+    def merged(self, which: Key) -> Finding:
+        """Make one finding of what ranks say of it."""
+        return merge(self.pending[which].seen, alone=(self.expected or len(self.ranks)) == 1)
 
     @property
     def gone(self) -> frozenset[int]:
@@ -133,6 +147,11 @@ class Job:
         """Return all that is known."""
         findings = tuple(self.settled.values())
         return JobReport(version=version, ranks=tuple(self.reports(now)), findings=findings, orders=orders)
+
+
+def lost(settling: tuple[Finding, Pending]) -> bool:
+    """Whether a finding is of a rank that lost a peer: what came with it may be the cause, and goes first."""
+    return settling[0].evidence.get("local") is False and settling[0].kind in OWN
 
 
 def aged(known: Known, now: float) -> RankReport:

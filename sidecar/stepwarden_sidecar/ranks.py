@@ -5,11 +5,12 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from stepwarden.wire import RankReport, RankState, State, StepTaken
+from stepwarden.wire import Finding, RankReport, RankState, State, StepTaken
 
 SILENT = 5.0  # seconds without a RankState, which comes once a second
 AGENT = "agent"  # the name under which an agent says that it can't tell anything any more
 WINDOW = 10  # steps that the speed is taken over
+LIVE = frozenset({"running", "held"})
 BUCKETS = (0.01, 0.0316, 0.1, 0.316, 1.0, 3.16, 10.0, 31.6, 100.0)  # seconds, two a decade
 
 
@@ -32,6 +33,7 @@ class Rank:
     seconds: float = 0.0
     overhead: float = 0.0
     dropped: int = 0
+    before: tuple[Finding, ...] = ()  # that ranks were told when it took the place of another process
 
     @property
     def steps_per_second(self) -> float | None:
@@ -74,6 +76,8 @@ class Ranks:
     def said(self, message: RankState, now: float) -> None:
         """Take in where a rank says it is; another process under the same number starts anew."""
         known = self.known.get(message.rank)
+        if known and known.pid == message.pid != 0 and known.state not in LIVE and message.state in LIVE:
+            return  # said before its last words, or before it was killed
         if known is None or message.pid not in {known.pid, 0}:
             kept = known if known and known.pid == 0 else Rank(rank=message.rank, heard=now)
             known = self.known[message.rank] = kept

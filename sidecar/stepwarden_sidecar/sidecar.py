@@ -81,6 +81,7 @@ class Sidecar:
             return
         settled = self.journal.load()
         self.job.restore(settled)
+        self.job.causes.told = self.orders.told
         self.replicas.restore(settled)
         if self.report_journal and settled:
             written = {(each.kind, each.step, each.rank) for each in self.report_journal.load()}
@@ -121,6 +122,15 @@ class Sidecar:
         if findings or states or any(step.agree for step in steps):
             self.urgent.tell()
 
+    def gone(self, rank: Rank, finding: Finding | None) -> None:
+        """Take in that a rank's process is gone without last words: it failed, or was asked to end."""
+        rank.state, rank.reason = ("failed", finding.message) if finding else ("ended", "")
+        log.info("rank %d is gone at step %d: %s", rank.rank, rank.step, rank.reason or "it was asked to end")
+        self.found([finding] if finding else [], self.clock())
+        self.turn()
+        self.news.tell()
+        self.urgent.tell()
+
     def note(self, note: Note) -> None:
         """Write down what is for the report alone."""
         if self.settings.report:
@@ -131,10 +141,13 @@ class Sidecar:
         before = self.ranks.known.get(message.rank)
         state = before.state if before else None
         self.ranks.said(message, now)
-        if state != message.state:
+        known = self.ranks.known[message.rank]
+        if before is not None and before is not known:
+            known.before = self.orders.told
+        if state != known.state:
             reason = f": {message.reason}" if message.reason else ""
             log.info("rank %d is %s at step %d%s", message.rank, message.state, message.step, reason)
-        return state != message.state
+        return state != known.state
 
     def found(self, findings: Iterable[Finding], now: float) -> None:
         """Take in what the pod's ranks found; what is known already is passed over."""
@@ -168,6 +181,7 @@ class Sidecar:
         self.publish(job.settle(float("inf") if self.closing else now))
         self.publish(job.compared(self.replicas.compare(job.gone, now, closing=self.closing)))
         orders = holding.decide(self.orders, self.instruction, job.views(), now)
+        orders = replace(orders, told=job.causes.told)
         self.order(agreement.agree(orders, job.reports(now), job.unsound, job.expected))
         shape = (job.shape(now), replace(self.orders, agreed=-1))
         if shape != self.shape:
@@ -187,7 +201,8 @@ class Sidecar:
         if orders == self.orders:
             return
         if replace(orders, agreed=self.orders.agreed) != self.orders:
-            log.info("orders: %s", orders)
+            told = "; ".join(each.message for each in orders.told)
+            log.info("orders: %s%s", replace(orders, told=()), f", told: {told}" if told else "")
             self.orders_file.save(orders, self.instruction)
         self.orders = orders
         self.changed.tell()
@@ -196,10 +211,12 @@ class Sidecar:
         """Say its orders to a rank that doesn't know them yet, and again each second."""
         name = (rank.rank, rank.pid)
         orders, when = self.told.get(name, (None, 0.0))
-        due = orders != self.orders or now >= when + AGAIN
-        if due and rank.state != "ended" and self.tell(rank.rank, self.orders):
+        news = tuple(each for each in self.orders.told if each not in rank.before)
+        wanted = replace(self.orders, told=news)
+        due = orders != wanted or now >= when + AGAIN
+        if due and rank.state != "ended" and self.tell(rank.rank, wanted):
             self.told = {each: what for each, what in self.told.items() if each[0] != rank.rank}
-            self.told[name] = (self.orders, now)
+            self.told[name] = (wanted, now)
 
     def instruct(self, instruction: Instruction) -> None:
         """Take in what the operator wants; what it wants again changes nothing."""

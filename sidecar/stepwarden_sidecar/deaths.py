@@ -1,0 +1,152 @@
+"""
+How a rank's process ended, of which the rank itself could not tell: pure.
+
+The kernel closes a dead process' lifeline, so that it is dead is known at once. How it died its launcher says
+a moment later, and Python's faulthandler may have left a stack in a file just before.
+"""
+
+import re
+import signal
+from dataclasses import dataclass
+
+from stepwarden.pulse import RankExit
+from stepwarden.wire import Finding, State
+from stepwarden_sidecar.ranks import LIVE
+
+WORD = 0.3  # seconds that a launcher may take to say how a process ended; torchrun looks each 0.1 s
+KEPT = 1024  # exits of processes whose lifeline is still open, the last ones
+LONGEST = 16 * 1024  # characters of a stack
+INTERRUPTED = "Interrupted"  # the reason of a rank that a person's Ctrl-C ended
+FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+) in ', re.MULTILINE)
+LIBRARY = re.compile(r"site-packages|dist-packages|/lib(64)?/python\d|^<|/stepwarden/")
+FATAL = {  # first words of faulthandler's report
+    "Segmentation fault": signal.SIGSEGV,
+    "Floating point exception": signal.SIGFPE,
+    "Floating-point exception": signal.SIGFPE,  # from Python 3.14 on
+    "Aborted": signal.SIGABRT,
+    "Bus error": signal.SIGBUS,
+    "Illegal instruction": signal.SIGILL,
+}
+OUTSIDE = {signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGABRT}
+
+
+@dataclass(frozen=True, slots=True)
+class Death:
+    """A process that ended; `exit` is None where its launcher has not said how."""
+
+    pid: int
+    exit: RankExit | None
+
+
+class Deaths:
+    """The processes that are gone, until it is known how they ended."""
+
+    def __init__(self) -> None:
+        self.gone: dict[int, float] = {}  # since when, on the reader's clock
+        self.exits: dict[int, RankExit] = {}
+
+    def lost(self, pid: int, now: float) -> None:
+        """Take in that a process' lifeline is closed."""
+        self.gone.setdefault(pid, now)
+
+    def exited(self, said: RankExit, now: float) -> None:
+        """Take in a launcher's word: of a process that it only asks to end, its lifeline tells the moment."""
+        self.exits[said.pid] = said
+        while len(self.exits) > KEPT:
+            del self.exits[next(iter(self.exits))]
+        if not said.asked:
+            self.lost(said.pid, now)
+
+    def due(self, now: float) -> list[Death]:
+        """Return the deaths that nothing more is waited for, once."""
+        ready = [pid for pid, since in self.gone.items() if pid in self.exits or now >= since + WORD]
+        for pid in ready:
+            del self.gone[pid]
+        return [Death(pid, self.exits.pop(pid, None)) for pid in ready]
+
+
+def is_news(state: State, reason: str, said: RankExit | None) -> bool:
+    """
+    Whether a rank's death is more than what it has said itself.
+
+    One that said that it ended, as at a `raise SystemExit(3)`, may still have failed by its launcher's word.
+    """
+    failed = said is not None and not said.asked and reason != INTERRUPTED
+    return state in LIVE or (state == "ended" and failed)
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """A death in words: `signal` and `code` as far as they are known, and whether the fault was its own."""
+
+    message: str
+    signal: str | None = None
+    code: int | None = None
+    local: bool | None = None
+
+
+def ending(said: RankExit | None, crash: str) -> Ending:
+    """Put a death in words, from a launcher's and from faulthandler's report."""
+    code = said.code if said else None
+    number = -code if code is not None and code < 0 else fatal(crash)
+    if number is not None:
+        return killed(number, said.oom_kills if said else None)
+    if code:
+        return Ending(f"the process ended with exit code {code}", None, code, local=True)
+    return Ending("the process is gone without a word: nobody has said how it ended")
+
+
+def killed(number: int, oom_kills: int | None) -> Ending:
+    """Put a death by a signal in words; one that comes from outside may be a consequence."""
+    try:
+        name = signal.Signals(number).name
+    except ValueError:
+        name = f"signal {number}"
+    memory = number == signal.SIGKILL and bool(oom_kills)
+    said = f"the process was killed by {name}"
+    if memory:
+        processes = "1 process" if oom_kills == 1 else f"{oom_kills} processes"
+        said += f" (out of memory: the kernel killed {processes} in its cgroup)"
+    elif number == signal.SIGSEGV:
+        said += " (segmentation fault)"
+    return Ending(said, name, 128 + number, local=None if number in OUTSIDE and not memory else True)
+
+
+def fatal(crash: str) -> int | None:
+    """Return the signal that faulthandler names in its report."""
+    return next((number for words, number in FATAL.items() if f"Fatal Python error: {words}" in crash), None)
+
+
+def place(crash: str) -> tuple[str | None, int | None]:
+    """Return the user's innermost line in faulthandler's report, which has the last call first."""
+    current = crash.partition("Current thread ")[2].partition("\n\n")[0]
+    for frame in FRAME.finditer(current):
+        if not LIBRARY.search(frame["file"]):
+            return frame["file"], int(frame["line"])
+    return None, None
+
+
+def finding(rank: int, step: int, pid: int, said: RankExit | None, crash: str) -> Finding:
+    """Make the finding of a rank that died during a step."""
+    end = ending(said, crash)
+    file, line = place(crash)
+    where = f" at {file}:{line}" if file else ""
+    facts = {
+        "exit_code": end.code,
+        "signal": end.signal,
+        "local": end.local,
+        "traceback": crash[:LONGEST] or None,
+        "oom_kills": said.oom_kills if said else None,
+        "pid": pid,
+    }
+    return Finding(
+        kind="RankFailed",
+        severity="critical",
+        step=step,
+        rank=rank,
+        ranks=(rank,),
+        file=file,
+        line=line,
+        message=f"{end.message}{where}",
+        evidence={name: value for name, value in facts.items() if value is not None},
+    )
