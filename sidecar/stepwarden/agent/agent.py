@@ -50,7 +50,7 @@ class Agent:
         self.host.aside = self.aside
         self.crew = Crew(self.host)
         self.calls = Calls(lambda: self.host.step, self.began, self.ended)
-        self.losses.began = self.crew.backward_began
+        self.losses.began, self.losses.ended = self.crew.backward_began, self.crew.backward_ended
         self.late: deque[tuple[Moment, tuple[object, ...]]] = deque()
         self.updating: WeakKeyDictionary[Optimizer, Moment] = WeakKeyDictionary()
         self.stepped: float | None = None
@@ -70,6 +70,7 @@ class Agent:
         """Go off for good, and let the training go on."""
         self.off = True
         self.gate.abandon()
+        self.host.ticks.clear()
         self.judges.clear()
         say(f"rank {self.environment.rank}: the agent failed and is off, the training goes on: {why:.500}")
 
@@ -279,6 +280,7 @@ class Agent:
             skip(optimizer)
         elif any(finding.severity == "critical" for finding in findings):
             judge.applied(self.standing.step)
+        self.crew.released(update)
 
     def tell(self, message: Message) -> None:
         """Say something to the sidecar, if there is one."""

@@ -9,15 +9,17 @@ from torch.optim import Optimizer
 from stepwarden.agent.hooks.calls import Call
 from stepwarden.agent.watch import Host, Moment, Watch
 from stepwarden.agent.watches import WATCHES
-from stepwarden.wire import Finding
+from stepwarden.wire import Finding, Update
 
 EVENTS = (
     "optimizer_made",
     "forward_began",
     "forward_ended",
     "backward_began",
+    "backward_ended",
     "boundary",
     "numbers",
+    "released",
     "stepped",
     "explain",
     "failed",
@@ -85,6 +87,10 @@ class Crew:
         """Tell that a backward pass begins."""
         self.tell("backward_began", tensors)
 
+    def backward_ended(self) -> None:
+        """Tell that it is done."""
+        self.tell("backward_ended")
+
     def boundary(self, moment: Moment) -> tuple[object, ...]:
         """Gather the records from before an update."""
         return tuple(self.tell("boundary", moment))
@@ -92,6 +98,10 @@ class Crew:
     def numbers(self, moment: Moment) -> tuple[object, ...]:
         """Gather the records that are made of the step's numbers."""
         return tuple(self.tell("numbers", moment))
+
+    def released(self, update: Update) -> None:
+        """Tell that the rank goes on behind a boundary."""
+        self.tell("released", update)
 
     def stepped(self, moment: Moment) -> tuple[object, ...]:
         """Gather the records from behind an update."""

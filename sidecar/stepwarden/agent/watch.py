@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from stepwarden.agent.hooks.losses import Losses
     from stepwarden.agent.hooks.replicas import Local
     from stepwarden.agent.looks.reading import Reading, Values
-    from stepwarden.wire import Finding, Message
+    from stepwarden.wire import Finding, Message, Update
 
 PERIOD = 100  # steps between two looks of what is too dear for every step
 
@@ -36,6 +36,7 @@ class Host:
     `step` is the step that is being made: 0 until the first boundary is behind. `optimizers` are
     those that were made since the agent attached, `unknown` says by kind why a watch can't tell.
     `tell` says something to the sidecar, if there is one; `aside` judges records that belong to no boundary.
+    `ticks` are called a few times a second by the agent's own thread, if there is a sidecar; none may raise.
     """
 
     environment: Environment
@@ -46,6 +47,7 @@ class Host:
     unknown: dict[str, str] = field(default_factory=dict)
     tell: Callable[[Message], object] = lambda _message: None
     aside: Callable[[Optimizer, tuple[object, ...]], object] = lambda _optimizer, _records: None
+    ticks: list[Callable[[], None]] = field(default_factory=list)
 
     def lost(self, kinds: Collection[str], what: str, error: Exception) -> None:
         """Say once that something watches no more, and that its kinds can't be told."""
@@ -113,6 +115,9 @@ class Watch:
     def backward_began(self, tensors: Sequence[Tensor]) -> None:
         """Stand before a backward pass that starts from `tensors`."""
 
+    def backward_ended(self) -> None:
+        """Stand behind one, unless it raised."""
+
     def boundary(self, moment: Moment) -> Iterable[object]:
         """Look before an update, waiting for no device; return records for the probes."""
         return ()
@@ -120,6 +125,9 @@ class Watch:
     def numbers(self, moment: Moment) -> Iterable[object]:
         """Look at `moment.values`, at once or, where they are put off, later; return records."""
         return ()
+
+    def released(self, update: Update) -> None:
+        """Stand behind a boundary, once the rank goes on: the update is applied, or left out."""
 
     def stepped(self, moment: Moment) -> Iterable[object]:
         """Look just behind an update; return records."""

@@ -8,6 +8,7 @@ from stepwarden.agent.gate import Gate
 from stepwarden.agent.link import Link
 
 INTERVAL = 1.0
+TICK = 0.25  # seconds between two looks at the training's thread
 
 
 class Watcher:
@@ -16,21 +17,31 @@ class Watcher:
     def __init__(
         self, link: Link, gate: Gate, again: Callable[[], object], failed: Callable[[], None]
     ) -> None:
-        """Make it: `again` says the rank's whole state, `failed` is called where this thread breaks."""
+        """
+        Make it: `again` says the rank's whole state, `failed` is called where this thread breaks.
+
+        `ticks` are called a few times a second; none of them raises.
+        """
         self.link = link
         self.gate = gate
         self.again = again
         self.failed = failed
+        self.ticks: list[Callable[[], None]] = []
         self.stopped = False
         self.thread = threading.Thread(target=self.run, name="stepwarden", daemon=True)
 
     def run(self) -> None:
         """Turn until stopped."""
         try:
-            due = time.monotonic() + INTERVAL
+            due, next_tick = time.monotonic() + INTERVAL, 0.0
             while not self.stopped:
-                for orders in self.link.orders(max(0.0, due - time.monotonic())):
+                until = min(due, next_tick) if self.ticks else due
+                for orders in self.link.orders(max(0.0, until - time.monotonic())):
                     self.gate.receive(orders)
+                if self.ticks and time.monotonic() >= next_tick:
+                    next_tick = time.monotonic() + TICK
+                    for tick in tuple(self.ticks):
+                        tick()
                 if not self.stopped and time.monotonic() >= due:
                     due = time.monotonic() + INTERVAL
                     self.link.say_again()

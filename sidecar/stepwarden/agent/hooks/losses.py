@@ -32,6 +32,7 @@ class Losses:
         self.unscaled: tuple[weakref.ref[Tensor], Tensor] | None = None
         self.weighted = False  # whether the backward pass that begins was given the gradients it starts from
         self.began: Callable[[Sequence[Tensor]], None] = lambda _tensors: None
+        self.ended: Callable[[], None] = lambda: None
 
     def started(self, tensors: Any, grad_tensors: Any) -> None:
         """Note what a backward pass starts from."""
@@ -95,6 +96,8 @@ def install(losses: Losses, guard: Callable[..., None]) -> Callable[[], None]:
         if not torch.compiler.is_compiling():
             guard(losses.started, tensors, grad_tensors)
         backward(tensors, grad_tensors, *args, **kwargs)
+        if not torch.compiler.is_compiling():
+            guard(losses.ended)
 
     @functools.wraps(scale)
     def with_unscaled(self: Any, outputs: Any) -> Any:

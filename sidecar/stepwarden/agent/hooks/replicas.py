@@ -28,6 +28,7 @@ class Local:
         self.handles: list[Any] = []
         self.watched: dict[int, weakref.ref[Tensor]] = {}
         self.seconds = 0.0
+        self.last = 0.0  # when a gradient was accumulated (`time.perf_counter`): what is behind it is waiting
 
     def watch(self, module: nn.Module, guard: Callable[..., None]) -> None:
         """Put a hook on each trainable parameter."""
@@ -46,7 +47,8 @@ class Local:
         dtype = torch.float32 if gradient.dtype in LOWER else None
         self.norms.pop(id(parameter), None)  # its place is that of its last accumulation
         self.norms[id(parameter)] = torch.linalg.vector_norm(gradient, dtype=dtype)
-        self.seconds += time.perf_counter() - began
+        self.last = time.perf_counter()
+        self.seconds += self.last - began
 
     def take(self) -> tuple[dict[int, Tensor], float]:
         """Return the norms by parameter id, and the seconds that taking them took; begin the next step."""

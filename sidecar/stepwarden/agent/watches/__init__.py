@@ -15,6 +15,7 @@ from stepwarden.agent.watches.freezing import Freezing
 from stepwarden.agent.watches.layers import Layers
 from stepwarden.agent.watches.movement import Movement
 from stepwarden.agent.watches.ownership import Ownership
+from stepwarden.agent.watches.progress import Progress
 from stepwarden.agent.watches.random_state import RandomStateWatch
 from stepwarden.agent.watches.recompute import Recompute
 from stepwarden.agent.watches.replaying import Replaying
@@ -25,6 +26,7 @@ from stepwarden.agent.watches.tying import Tying
 from stepwarden.agent.watches.vanishing import Vanishing
 
 WATCHES: tuple[type[Watch], ...] = (
+    Progress,
     Layers,
     Checking,
     CourseWatch,

@@ -1,0 +1,55 @@
+"""The stack of another thread, as the user would read it."""
+
+import functools
+import sysconfig
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+
+OURS = str(Path(__file__).parents[1])
+LIBRARIES = tuple(
+    path for key in ("stdlib", "platstdlib", "purelib", "platlib") if (path := sysconfig.get_path(key))
+)
+LONGEST = 4096  # bytes; its end says most
+DEEPEST = 60  # calls that are read
+
+
+def frames(innermost: FrameType | None) -> list[FrameType]:
+    """Return a stack's innermost calls, the innermost last."""
+    found: list[FrameType] = []
+    while innermost is not None and len(found) < DEEPEST:
+        found.append(innermost)
+        innermost = innermost.f_back
+    return found[::-1]
+
+
+@functools.lru_cache(4096)
+def is_ours(file: str) -> bool:
+    """Whether a file is this package's."""
+    return file.startswith(OURS)
+
+
+@functools.lru_cache(4096)
+def is_users(file: str) -> bool:
+    """Whether a file is the user's own: in no library, and not this package's."""
+    return not file.startswith((*LIBRARIES, OURS, "<")) and "site-packages" not in file
+
+
+def place(stack: Sequence[FrameType]) -> tuple[str | None, int | None]:
+    """Return the innermost line that is the user's own."""
+    for frame in reversed(stack):
+        if is_users(frame.f_code.co_filename):
+            return frame.f_code.co_filename, frame.f_lineno
+    return None, None
+
+
+def text(stack: Sequence[FrameType]) -> str:
+    """Write a stack as a traceback is written, without this package's calls; of a long one the end."""
+    shown = [(frame, frame.f_lineno) for frame in stack if not is_ours(frame.f_code.co_filename)]
+    lines = traceback.StackSummary.extract(shown).format()
+    whole = "".join(lines).encode(errors="replace")
+    if len(whole) <= LONGEST:
+        return whole.decode()
+    kept = whole[-LONGEST:].decode(errors="ignore")
+    return kept[kept.find("\n  File ") + 1 :]
