@@ -19,6 +19,7 @@ from stepwarden_sidecar.server import application, logger
 from stepwarden_sidecar.settings import Settings, SettingsError
 from stepwarden_sidecar.sidecar import Sidecar
 from stepwarden_sidecar.store import replace
+from stepwarden_sidecar.succession import Succession
 
 log = logging.getLogger("stepwarden_sidecar")
 
@@ -63,9 +64,13 @@ async def run(given: Settings) -> None:
         stack.callback(lives.close)
         await serve(sidecar, stack)
         tasks = [asyncio.create_task(turns(sidecar))]
+        link, succession = None, None
         if given.hub:
             link = await stack.enter_async_context(Link(sidecar, given.hub))
             tasks += [asyncio.create_task(link.push_forever()), asyncio.create_task(link.listen_forever())]
+        elif given.candidates:
+            succession = await stack.enter_async_context(Succession(sidecar))
+            tasks.append(asyncio.create_task(succession.forever()))
         ended = asyncio.create_task(end.wait())
         await asyncio.wait([ended, *tasks], return_when=asyncio.FIRST_COMPLETED)
         for task in tasks:
@@ -76,8 +81,8 @@ async def run(given: Settings) -> None:
         sidecar.close()
         if sidecar.job:
             leave(sidecar.job.settled.values())
-        if given.hub:
-            await last_words(link)
+        if last := succession.link if succession else link:
+            await last_words(last)
 
 
 async def turns(sidecar: Sidecar) -> None:
@@ -109,6 +114,8 @@ async def serve(sidecar: Sidecar, stack: AsyncExitStack) -> None:
     if given.port == 0:
         replace(given.directory / "port", f"{port}\n")
     role = f"its hub is {given.hub}" if given.hub else "the job's hub"
+    if given.candidates:
+        role = f"one of {len(given.candidates)} pods that can be the job's hub"
     log.info(
         "pod %d: listening at %s:%d (%s=%d), %s", given.pod, given.bind, port, ENV_PORT, given.port, role
     )

@@ -14,7 +14,7 @@ import aiohttp
 
 from stepwarden.wire import Finding, Orders, from_line, to_line
 from stepwarden_sidecar.digest import digest
-from stepwarden_sidecar.server import HUB_HEADER
+from stepwarden_sidecar.server import HUB_HEADER, STANDBY_HEADER
 from stepwarden_sidecar.sidecar import Own, Sidecar
 
 log = logging.getLogger(__name__)
@@ -24,16 +24,28 @@ SOON = 0.02  # seconds over which changes are gathered
 RANKS_A_SECOND = 1000.0  # whose steps a hub takes in with ease: with more, steps are told less often
 WAIT = 20.0  # seconds of a long poll
 PATIENCE = 5.0  # seconds that an answer may take
+SHORT = 2.5  # the same where another pod may be the hub meanwhile
 BACKOFF = (0.1, 5.0)  # seconds, first and last
 RECORDS = 400  # of ranks' steps in one message, each a few hundred bytes
 ROOM = 512 * 1024  # bytes of findings in one message; the hub takes twice as much
 
 
-class Link:
-    """One sidecar's two conversations with its hub."""
+class HubLostError(Exception):
+    """The hub doesn't answer, or is none any more: another pod may be it."""
 
-    def __init__(self, sidecar: Sidecar, hub: str) -> None:
-        self.sidecar, self.hub = sidecar, hub
+
+class Link:
+    """
+    One sidecar's two conversations with its hub.
+
+    `lasting`: no other pod can be the hub, so the link waits for this one. Else it raises `HubLostError`.
+    """
+
+    def __init__(self, sidecar: Sidecar, hub: str, *, lasting: bool = True) -> None:
+        self.sidecar, self.hub, self.lasting = sidecar, hub, lasting
+        self.patience = PATIENCE if lasting else SHORT
+        self.standby = asyncio.Event()  # set while the hub wants this pod to keep a copy of what it knows
+        self.answered: Callable[[], None] = lambda: None
         self.pace = min(max((sidecar.settings.ranks or 0) / RANKS_A_SECOND, SOON), EVERY)
         self.hub_boot: str | None = None
         self.delivered: set[Own] = set()
@@ -65,14 +77,16 @@ class Link:
         """Tell the hub about the ranks, and what it does not know yet of the findings."""
         batch = fitting(self.undelivered())
         replicas = list(islice(self.sidecar.unsent, RECORDS))
-        body = to_line(self.sidecar.pod_report(batch.values(), replicas))
-        timeout = aiohttp.ClientTimeout(total=PATIENCE)
-        async with self.session.post(f"{self.hub}/v1/pods", data=body, timeout=timeout) as answer:
+        report = self.sidecar.pod_report(batch.values(), replicas)
+        timeout = aiohttp.ClientTimeout(total=self.patience)
+        async with self.session.post(f"{self.hub}/v1/pods", data=to_line(report), timeout=timeout) as answer:
             answer.raise_for_status()
             boot = answer.headers.get(HUB_HEADER)
+            wanted = STANDBY_HEADER in answer.headers
         if boot != self.hub_boot:  # it was started anew: what it was told before may be lost
             self.hub_boot, self.delivered = boot, set()
-        self.sidecar.sent(replicas)
+        self.keep_copy(wanted=wanted)
+        self.sidecar.sent(replicas, report.pulses)
         self.delivered |= set(batch)
         self.delivered &= set(self.sidecar.findings)
 
@@ -87,6 +101,13 @@ class Link:
             self.sidecar.order(orders)
             self.sidecar.turn()
 
+    def keep_copy(self, *, wanted: bool) -> None:
+        """Note whether the hub wants this pod to keep a copy."""
+        if wanted:
+            self.standby.set()
+        else:
+            self.standby.clear()
+
     def undelivered(self) -> dict[Own, Finding]:
         """Return the findings that the hub has not confirmed."""
         return {key: each for key, each in self.sidecar.findings.items() if key not in self.delivered}
@@ -99,8 +120,11 @@ class Link:
                 await talk()
             except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
                 self.say(away=True, reason=f"{type(error).__name__}: {error}")
+                if not self.lasting:
+                    raise HubLostError from error
             else:
                 self.say(away=False, reason="")
+                self.answered()
                 return
             await asyncio.sleep(delay)
             delay = min(delay * 2, last)

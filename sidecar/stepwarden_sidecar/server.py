@@ -12,14 +12,21 @@ from aiohttp.http import HttpProcessingError
 from stepwarden.wire import Instruction, PodReport, from_dict, to_line
 from stepwarden_sidecar import metrics
 from stepwarden_sidecar.digest import digest
+from stepwarden_sidecar.handover import copy_of, cursor, read_copy, standbys
 from stepwarden_sidecar.job import Job
 from stepwarden_sidecar.sidecar import Sidecar
+from stepwarden_sidecar.views import read_view, to_json
 
 MAX_BODY = 1024 * 1024
 MAX_WAIT = 300.0
 HUB_HEADER = "Stepwarden-Hub"  # another value: the hub was started anew, and must be told everything again
+STANDBY_HEADER = "Stepwarden-Standby"  # in the hub's answer: this pod is to keep a copy of what the hub knows
+POD_HEADER = "Stepwarden-Hub-Pod"  # in the answer of who is not the hub: the pod that is
+
+FIGURES = 19  # of a number in a query
 
 Wanted = TypeVar("Wanted", Instruction, PodReport)
+Read = TypeVar("Read")
 NO_HTTP = (
     HttpProcessingError,
     web.RequestPayloadError,
@@ -40,6 +47,9 @@ def application(sidecar: Sidecar) -> web.Application:
     app.router.add_put("/v1/instruction", instruction)
     app.router.add_post("/v1/pods", pods)
     app.router.add_get("/v1/orders", orders)
+    app.router.add_post("/v1/view", view)
+    app.router.add_get("/v1/copy", copy)
+    app.router.add_post("/v1/copy", settled)
     return app
 
 
@@ -104,8 +114,11 @@ async def pods(request: web.Request) -> web.Response:
     """Take in what another pod's sidecar knows, and answer its orders."""
     sidecar = request.app[SIDECAR]
     of_hub(sidecar)
-    sidecar.pod_reported(await body(request, PodReport))
-    return said(to_line(sidecar.orders), {HUB_HEADER: sidecar.boot})
+    report = await body(request, PodReport)
+    of_hub(sidecar)  # still
+    sidecar.pod_reported(report)
+    keeps = {STANDBY_HEADER: "yes"} if sidecar.election and report.pod in standbys(sidecar) else {}
+    return said(to_line(sidecar.orders), {HUB_HEADER: sidecar.boot, **keeps})
 
 
 async def orders(request: web.Request) -> web.Response:
@@ -117,18 +130,58 @@ async def orders(request: web.Request) -> web.Response:
     return said(to_line(sidecar.orders), {HUB_HEADER: sidecar.boot})
 
 
+async def view(request: web.Request) -> web.Response:
+    """Take in what another pod says of who is the hub, and answer the same."""
+    sidecar = request.app[SIDECAR]
+    if sidecar.election is None:
+        raise web.HTTPNotFound(text="no other pod can be this job's hub\n")
+    sidecar.election.heard(parsed(sidecar, await request.read(), read_view), sidecar.clock())
+    sidecar.views.tell()
+    return said(to_json(sidecar.election.view(sidecar.clock())))
+
+
+async def copy(request: web.Request) -> web.Response:
+    """Answer what a standby lacks (it knows `cursor`, and `after` findings of `boot`); 204: nothing."""
+    sidecar = request.app[SIDECAR]
+    known = of_hub(sidecar)
+    seen, boot = request.query.get("cursor", ""), request.query.get("boot", "")
+    await until(sidecar, lambda: cursor(sidecar, known) != seen, wait(request))
+    of_hub(sidecar)
+    if cursor(sidecar, known) == seen:
+        return web.Response(status=204)
+    after = request.query.get("after", "")
+    number = int(after) if after.isdecimal() and len(after) < FIGURES else -1
+    return said(copy_of(sidecar, known, boot, number).to_json())
+
+
+async def settled(request: web.Request) -> web.Response:
+    """Take in what was settled by a hub that is none any more."""
+    sidecar = request.app[SIDECAR]
+    of_hub(sidecar)
+    given = parsed(sidecar, await request.read(), read_copy)
+    sidecar.publish(of_hub(sidecar).compared(given.findings))
+    sidecar.turn()
+    return web.Response(status=204)
+
+
 async def until(sidecar: Sidecar, met: Callable[[], bool], seconds: float) -> None:
-    """Wait until a condition is met, for so long at most, and not beyond the sidecar's own end."""
-    end = sidecar.clock() + seconds
-    while not met() and not sidecar.closing and (left := end - sidecar.clock()) > 0:
+    """Wait until a condition is met, for so long at most, not beyond the sidecar's own end, nor as hub."""
+    end, job = sidecar.clock() + seconds, sidecar.job
+    while not met() and not sidecar.closing and sidecar.job is job and (left := end - sidecar.clock()) > 0:
         await sidecar.changed.wait(left, sidecar.changed.count)
 
 
 def of_hub(sidecar: Sidecar) -> Job:
-    """Return the job that this hub knows; refuse where another sidecar is the hub."""
-    if sidecar.job is None:
-        raise web.HTTPNotFound(text=f"this sidecar isn't the job's hub: ask {sidecar.settings.hub}\n")
-    return sidecar.job
+    """Return the job that this hub knows; refuse where another sidecar is the hub, and say which."""
+    if sidecar.job is not None:
+        return sidecar.job
+    url, headers = sidecar.settings.hub, {}
+    if sidecar.election:
+        pod = sidecar.election.view(sidecar.clock()).hub
+        url = None if pod is None else sidecar.settings.candidates[pod]
+        headers = {} if pod is None else {POD_HEADER: str(pod)}
+    where = f"ask {url}" if url else "none is known at the moment, ask again soon"
+    raise web.HTTPNotFound(text=f"this sidecar isn't the job's hub: {where}\n", headers=headers)
 
 
 def wait(request: web.Request) -> float:
@@ -148,11 +201,21 @@ async def body(request: web.Request, cls: type[Wanted]) -> Wanted:
 
 def read(sidecar: Sidecar, raw: str | bytes, cls: type[Wanted]) -> Wanted:
     """Read a message; count and refuse what is none, with the reason."""
-    try:
+
+    def message(raw: str | bytes) -> Wanted:
         found = json.loads(raw)
         if isinstance(found, dict):
             return from_dict(cls, found)
         reason = "a JSON object is wanted"
+        raise ValueError(reason)
+
+    return parsed(sidecar, raw, message)
+
+
+def parsed(sidecar: Sidecar, raw: str | bytes, reader: Callable[[str | bytes], Read]) -> Read:
+    """Read what was sent; count and refuse what can't be read, with the reason."""
+    try:
+        return reader(raw)
     except (ValueError, RecursionError) as error:
         reason = str(error)
     sidecar.garbled()

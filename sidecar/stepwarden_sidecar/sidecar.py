@@ -11,7 +11,9 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
+from stepwarden.pulse import Pulse
 from stepwarden.replica import Replica
 from stepwarden.wire import (
     Finding,
@@ -26,15 +28,20 @@ from stepwarden.wire import (
 )
 from stepwarden_sidecar import agreement, holding
 from stepwarden_sidecar.changes import Changes
+from stepwarden_sidecar.inherited import Inherited
 from stepwarden_sidecar.job import KEPT, Job
+from stepwarden_sidecar.pulses import Pulses
 from stepwarden_sidecar.ranks import Rank, Ranks
 from stepwarden_sidecar.replicas import ROOM, Replicas
 from stepwarden_sidecar.settings import MAX_RANKS, Settings
 from stepwarden_sidecar.store import Journal, OrdersFile
 
+if TYPE_CHECKING:
+    from stepwarden_sidecar.election import Election
+
 log = logging.getLogger(__name__)
 
-OF_RANKS = (Finding, StepTaken, Replica, RankState, Note)
+OF_RANKS = (Finding, StepTaken, Replica, Pulse, RankState, Note)
 AGAIN = 1.0  # seconds after which orders are said again
 
 Own = tuple[str, int, int | None]
@@ -47,9 +54,14 @@ class Sidecar:
         self.settings, self.clock = settings, clock
         limit = settings.ranks or MAX_RANKS
         self.ranks = Ranks(limit)
-        self.job = None if settings.hub else Job(settings.ranks, limit)
+        self.job = None if settings.hub or settings.candidates else Job(settings.ranks, limit)
+        self.election: Election | None = None  # where other pods may be the hub as well
+        self.pods: dict[int, float] = {}  # when each was heard
         self.replicas = Replicas(limit)
+        self.pulses = Pulses(limit, settings.ranks, settings.probes)
+        self.beats: dict[int, Pulse] = {}  # the last of each rank that another pod's hub has not been told
         self.unsent: deque[Replica] = deque(maxlen=ROOM)  # that another pod's hub has not been told
+        self.inherited = Inherited()
         self.findings: dict[Own, Finding] = {}  # of its own ranks, as they said them
         self.orders, self.instruction = Orders(), Instruction()
         self.malformed = 0
@@ -59,6 +71,7 @@ class Sidecar:
         self.told: dict[tuple[int, int], tuple[Orders, float]] = {}  # rank and pid: what, and when
         self.tell: Callable[[int, Orders], bool] = lambda _rank, _orders: False
         self.changed = Changes()  # the job's version, or its orders
+        self.views = Changes()  # for the election: another pod has told its view
         self.news, self.urgent = Changes(), Changes()  # for the link: anything; more than a healthy step
         state = settings.directory / "state"
         self.own_journal, self.journal = (
@@ -77,9 +90,10 @@ class Sidecar:
             self.settings.report.mkdir(parents=True, exist_ok=True)
         self.orders, self.instruction = self.orders_file.load()
         self.findings = {(each.kind, each.step, each.rank): each for each in self.own_journal.load()[-KEPT:]}
+        settled = self.journal.load() if not self.settings.hub else []
+        self.inherited.take(settled)
         if not self.job:
             return
-        settled = self.journal.load()
         self.job.restore(settled)
         self.job.causes.told = self.orders.told
         self.replicas.restore(settled)
@@ -106,6 +120,8 @@ class Sidecar:
                 self.note(message)
             elif isinstance(message, Replica):
                 replicas.append(message)
+            elif isinstance(message, Pulse):
+                self.beat(message, now)
             elif isinstance(message, Finding):
                 findings.append(message)
             elif isinstance(message, StepTaken):
@@ -167,6 +183,13 @@ class Sidecar:
         else:
             self.unsent.extend(records)
 
+    def beat(self, pulse: Pulse, now: float) -> None:
+        """Take in what a rank is at, or keep it for the hub."""
+        if self.job:
+            self.pulses.take([pulse], now)
+        else:
+            self.beats[pulse.rank] = pulse
+
     def turn(self) -> None:
         """Bring everything outside in line with the state; doing it again changes nothing."""
         now = self.clock()
@@ -180,6 +203,7 @@ class Sidecar:
         job.heard((rank.report(self.settings.pod, now) for rank in self.ranks), now)
         self.publish(job.settle(float("inf") if self.closing else now))
         self.publish(job.compared(self.replicas.compare(job.gone, now, closing=self.closing)))
+        self.publish(job.compared(self.pulses.look(job.ranks, now)))
         orders = holding.decide(self.orders, self.instruction, job.views(), now)
         orders = replace(orders, told=job.causes.told)
         self.order(agreement.agree(orders, job.reports(now), job.unsound, job.expected))
@@ -229,9 +253,11 @@ class Sidecar:
         """Take in what another pod's sidecar knows."""
         if self.job:
             now = self.clock()
+            self.pods[report.pod] = now
             self.job.heard(report.ranks, now)
             self.job.found(report.findings, now)
             self.compare(report.replicas, now)
+            self.pulses.take(report.pulses, now)
             self.turn()
 
     def pod_report(self, findings: Iterable[Finding], replicas: Iterable[Replica] = ()) -> PodReport:
@@ -239,11 +265,18 @@ class Sidecar:
         now = self.clock()
         ranks = tuple(rank.report(self.settings.pod, now) for rank in self.ranks)
         return PodReport(
-            pod=self.settings.pod, ranks=ranks, findings=tuple(findings), replicas=tuple(replicas)
+            pod=self.settings.pod,
+            ranks=ranks,
+            findings=tuple(findings),
+            replicas=tuple(replicas),
+            pulses=tuple(self.beats.values()),
         )
 
-    def sent(self, replicas: Sequence[Replica]) -> None:
+    def sent(self, replicas: Sequence[Replica], pulses: Iterable[Pulse] = ()) -> None:
         """Drop what the hub was told; some of it may have been dropped already to make room."""
+        for pulse in pulses:
+            if self.beats.get(pulse.rank) is pulse:
+                del self.beats[pulse.rank]
         told = set(map(id, replicas))
         while self.unsent and id(self.unsent[0]) in told:
             self.unsent.popleft()

@@ -83,6 +83,12 @@ class Agent:
         self.outbox.close()
 
 
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
 class Running:
     """A sidecar's process, and how it is asked."""
 
@@ -132,7 +138,7 @@ class Running:
 
     @property
     def url(self):
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://{self.environment.get('STEPWARDEN_BIND', '127.0.0.1')}:{self.port}"
 
     async def ask(self, method, path, *, token=TOKEN, **more):
         """Ask over HTTP; return the status and the text."""
