@@ -177,7 +177,7 @@ def test_an_exception_of_anomaly_mode_is_tied_to_the_labels_of_the_forward_pass(
             loss = model(torch.randn(8, 4)).sum()
         with pytest.raises(RuntimeError, match="returned nan values") as raised:
             loss.backward()
-        attached.failed(raised.value)
+        attached.ending.failed(raised.value)
     (found,) = sidecar.wait(lambda heard: heard.of(wire.Finding))
     assert found.kind == "RankFailed"
     assert (found.op, found.module, found.line) == ("sqrt", "part", line("taken nowhere"))

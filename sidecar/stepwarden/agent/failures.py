@@ -1,16 +1,17 @@
-"""What an uncaught exception of the user's code becomes: a finding with its whole traceback."""
+"""What the end of a rank becomes that its own process tells of: a finding with its whole traceback."""
 
 import sys
 import sysconfig
 import traceback
+from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 
+from stepwarden.agent.failing import origins, tensors
 from stepwarden.agent.hooks import labels
 from stepwarden.wire import Finding
 
 LONGEST = 16 * 1024  # bytes of a traceback that cross the wire; its end says most
-LOST_PEER = ("closed by peer", "reset by peer", "Connection refused", "Broken pipe", "Timed out")
 OURS = str(Path(__file__).parent)
 LIBRARIES = tuple(
     path for key in ("stdlib", "platstdlib", "purelib", "platlib") if (path := sysconfig.get_path(key))
@@ -23,8 +24,9 @@ def failed(error: BaseException, rank: int, step: int) -> Finding:
     label = labels.of(error)
     if label is not None:
         text += f"raised within: {label}\n"
-    file, line = place(error.__traceback__)
-    said = " ".join(str(error).split())
+    file, line = place(error)
+    chain = list(origins.chain(error))[::-1]
+    frames = [each for one in chain for each in tensors.within(one.__traceback__)]
     return Finding(
         kind="RankFailed",
         severity="critical",
@@ -34,17 +36,51 @@ def failed(error: BaseException, rank: int, step: int) -> Finding:
         file=file,
         line=line,
         label=label,
-        message=f"{type(error).__name__}: {said:.500} (exit code 1)",
-        evidence={"exit_code": 1, "traceback": cut(text), "local": not of_a_peer(error)},
+        message=f"{type(error).__name__}: {said(error):.500} (exit code 1)",
+        evidence={
+            "exit_code": 1,
+            "traceback": cut(text),
+            "local": not origins.of_a_peer(error),
+            **shapes(frames),
+        },
     )
 
 
-def of_a_peer(error: BaseException) -> bool:
-    """Whether a collective failed because another rank is gone: then the fault began there."""
-    if type(error).__name__ in {"DistBackendError", "DistNetworkError"}:
-        return True
+def left(how: str, code: int, frames: tensors.Frames, rank: int, step: int) -> Finding:
+    """Make the finding of a rank whose program ended it by a call, `how`, which these frames led to."""
+    ours = [each for each in frames if not each[0].f_code.co_filename.startswith(OURS)]
+    summary = traceback.StackSummary.extract(iter(ours))
+    file, line = last_own((frame.f_code.co_filename, number) for frame, number in ours)
+    return Finding(
+        kind="RankFailed",
+        severity="critical",
+        step=step,
+        rank=rank,
+        ranks=(rank,),
+        file=file,
+        line=line,
+        message=f"the program ended itself by {how} (exit code {code})",
+        evidence={
+            "exit_code": code,
+            "traceback": cut("Stack (most recent call last):\n" + "".join(summary.format())),
+            "local": True,
+            **shapes(ours),
+        },
+    )
+
+
+def said(error: BaseException) -> str:
+    """Return an exception's message in one line; of a traceback in it only what it ends by."""
     text = str(error)
-    return "gloo" in text and any(sign in text for sign in LOST_PEER)
+    if origins.BEGIN in text:
+        text = f"{text.partition(chr(10))[0]} {origins.last_words(text)}"
+    return " ".join(text.split())
+
+
+def shapes(frames: tensors.Frames) -> dict[str, dict[str, dict[str, str]]]:
+    """Return the evidence on tensors, if there were any."""
+    found = tensors.look(frames, is_own)
+    return {"tensors": found} if found else {}
 
 
 def cut(text: str) -> str:
@@ -53,15 +89,28 @@ def cut(text: str) -> str:
     return whole[-LONGEST:].decode(errors="ignore")
 
 
-def place(trace: TracebackType | None) -> tuple[str | None, int | None]:
-    """Return the last line that is the user's own: not in a library, nor in this package."""
+def place(error: BaseException) -> tuple[str | None, int | None]:
+    """Return the last line that is the user's own, of the process that the exception comes from."""
+    file, line = last_own(origins.frames(origins.remote(error)))
+    if file is not None:
+        return file, line
+    return last_own(
+        (frame.f_code.co_filename, number) for frame, number in tensors.within(error.__traceback__)
+    )
+
+
+def last_own(lines: Iterable[tuple[str, int]]) -> tuple[str | None, int | None]:
+    """Return the last line that is the user's own."""
     found: tuple[str | None, int | None] = (None, None)
-    while trace is not None:
-        file = trace.tb_frame.f_code.co_filename
-        if not file.startswith((*LIBRARIES, OURS, "<")) and "site-packages" not in file:
-            found = (file, trace.tb_lineno)
-        trace = trace.tb_next
+    for file, line in lines:
+        if is_own(file):
+            found = (file, line)
     return found
+
+
+def is_own(file: str) -> bool:
+    """Whether a file is the user's own: not a library's, nor this package's."""
+    return not file.startswith((*LIBRARIES, OURS, "<")) and "site-packages" not in file
 
 
 def strip(error: BaseException) -> None:

@@ -22,12 +22,15 @@ class Gate:
         self.orders = Orders()
         self.abandoned = False
         self.changed = threading.Condition()
+        self.listeners: list[Callable[[Orders], object]] = []
 
     def receive(self, orders: Orders) -> None:
-        """Take new orders."""
+        """Take new orders, and hand them on to who listens."""
         with self.changed:
             self.orders = orders
             self.changed.notify_all()
+        for listen in self.listeners:
+            listen(orders)
 
     def abandon(self) -> None:
         """Let the rank go on for ever: the agent itself is broken."""

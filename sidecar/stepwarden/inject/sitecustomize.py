@@ -24,6 +24,23 @@ def is_rank(variables: "os._Environ[str]", arguments: "list[str]") -> bool:
     )
 
 
+def is_launcher(variables: "os._Environ[str]") -> bool:
+    """Whether this process may be a torchrun whose ranks are to be watched."""
+    rank = "RANK" in variables or "LOCAL_RANK" in variables or "STEPWARDEN_RANK" in variables
+    return "STEPWARDEN_DIR" in variables and not rank
+
+
+def start_launcher() -> None:
+    """Let a torchrun tell how its ranks end."""
+    try:
+        if sys.version_info >= (3, 10):  # noqa: UP036 - the user's Python may be older than this package's
+            from stepwarden.agent.launcher import start  # noqa: PLC0415 - only where it may be needed
+
+            start()
+    except Exception:  # noqa: BLE001, S110 - a guest never breaks its host; ranks are told of by their sidecar
+        pass
+
+
 def start() -> None:
     """Let the agent wait for torch."""
     try:
@@ -51,4 +68,6 @@ def load_next() -> None:
 
 if is_rank(os.environ, getattr(sys, "orig_argv", [])):
     start()
+elif is_launcher(os.environ):
+    start_launcher()
 load_next()
