@@ -46,6 +46,7 @@ KINDS = (
 ACTIONS: tuple[Action, ...] = get_args(Action)  # weakest first
 SEVERITIES: tuple[Severity, ...] = get_args(Severity)  # mildest first
 PAUSING = frozenset({"Hold", "Restart", "Suspend", "Fail"})  # the rank waits before the update
+FAILURE_GRACE = 2.0  # seconds that the other ranks have to end once one failed, if nobody says otherwise
 DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?")
 
 

@@ -71,7 +71,7 @@ def is_news(state: State, reason: str, said: RankExit | None) -> bool:
 
     One that said that it ended, as at a `raise SystemExit(3)`, may still have failed by its launcher's word.
     """
-    failed = said is not None and not said.asked and reason != INTERRUPTED
+    failed = said is not None and said.code != 0 and not said.asked and reason != INTERRUPTED
     return state in LIVE or (state == "ended" and failed)
 
 
@@ -117,10 +117,16 @@ def fatal(crash: str) -> int | None:
     return next((number for words, number in FATAL.items() if f"Fatal Python error: {words}" in crash), None)
 
 
+def stack(crash: str) -> str:
+    """Return faulthandler's word on the fault and on the thread that it is of, without the other threads."""
+    head, _, rest = crash.partition("\n")
+    current = rest.partition("Current thread ")[2].partition("\n\n")[0]
+    return f"{head}\n{current and 'Current thread '}{current}".strip()[:LONGEST]
+
+
 def place(crash: str) -> tuple[str | None, int | None]:
     """Return the user's innermost line in faulthandler's report, which has the last call first."""
-    current = crash.partition("Current thread ")[2].partition("\n\n")[0]
-    for frame in FRAME.finditer(current):
+    for frame in FRAME.finditer(stack(crash)):
         if not LIBRARY.search(frame["file"]):
             return frame["file"], int(frame["line"])
     return None, None
@@ -135,7 +141,7 @@ def finding(rank: int, step: int, pid: int, said: RankExit | None, crash: str) -
         "exit_code": end.code,
         "signal": end.signal,
         "local": end.local,
-        "traceback": crash[:LONGEST] or None,
+        "traceback": stack(crash) or None,
         "oom_kills": said.oom_kills if said else None,
         "pid": pid,
     }

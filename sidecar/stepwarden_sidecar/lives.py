@@ -124,8 +124,8 @@ class Lives:
                 self.sidecar.gone(rank, self.finding(rank, death.exit))
 
     def finding(self, rank: Rank, said: RankExit | None) -> Finding | None:
-        """Say how a rank died; None where it was only asked to end."""
-        if said is not None and said.asked:
+        """Say how a rank died; None where it was only asked to end, or left by `os._exit(0)`."""
+        if said is not None and (said.asked or said.code == 0):
             return None
         crash = read(self.directory / f"rank-{rank.rank}.crash")
         return deaths.finding(rank.rank, rank.step + 1, rank.pid, said, crash)

@@ -42,6 +42,7 @@ class Options:
     nnodes: int = 1
     mode: Mode | None = None
     hold_timeout: float | None = None
+    failure_grace: float | None = None
     containment: Containment | None = None
     probes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     reproducibility: Reproducibility = NOTHING
@@ -68,6 +69,11 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--on-anomaly", choices=("observe", "skip", "hold", "stop"), help="see below")
     parser.add_argument(
         "--hold-timeout", metavar="TIME", help="how long a hold waits for a person, as in 90s or 10m"
+    )
+    parser.add_argument(
+        "--failure-grace",
+        metavar="TIME",
+        help="how long the other ranks have to end once one failed, as in 2s (the default)",
     )
     parser.add_argument(
         "--containment",
@@ -118,7 +124,8 @@ def options(parsed: argparse.Namespace) -> Options:
         nproc=count(parsed.nproc, "--nproc"),
         nnodes=count(parsed.nnodes, "--nnodes"),
         mode=parsed.on_anomaly,
-        hold_timeout=timeout(parsed.hold_timeout),
+        hold_timeout=timeout(parsed.hold_timeout, "--hold-timeout"),
+        failure_grace=timeout(parsed.failure_grace, "--failure-grace"),
         containment=parsed.containment,
         probes=probes(parsed.probe),
         reproducibility=Reproducibility(
@@ -148,12 +155,12 @@ def number(text: str | None, name: str, least: int, most: int) -> int | None:
         raise UsageError(str(error)) from error
 
 
-def timeout(text: str | None) -> float | None:
+def timeout(text: str | None, name: str) -> float | None:
     """Read a duration, in seconds."""
     try:
         return None if text is None else policy.seconds(text)
     except policy.PolicyError as error:
-        message = f"--hold-timeout: {error}"
+        message = f"{name}: {error}"
         raise UsageError(message) from error
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from stepwarden.policy import Action, Decision, Rule, decide, overdue
-from stepwarden.wire import Finding, Instruction
+from stepwarden.wire import Finding, Instruction, JobReport
 
 Answer = Literal["skip", "apply", "stop"]
 
@@ -53,6 +53,14 @@ def turn(
         return replace(course, pause=decision, since=since)
     paused = replace(course, pause=decision, since=since, answered=chosen, by_person=answer is not None)
     return paused if chosen == "stop" else released(paused, decision.step, chosen)
+
+
+def over(report: JobReport) -> bool:
+    """Whether every rank has ended, and it is known of each that failed how."""
+    told = {finding.rank for finding in report.findings if finding.kind == "RankFailed"}
+    return all(
+        rank.state == "ended" or (rank.state == "failed" and rank.rank in told) for rank in report.ranks
+    )
 
 
 def released(course: Course, step: int, update: Literal["skip", "apply"]) -> Course:

@@ -23,6 +23,7 @@ SPEC = frozenset(
         "probes",
         "containment",
         "reproducibility",
+        "failureGracePeriod",
     }
 )
 OWNED = ("STEPWARDEN_", "PET_")
@@ -53,6 +54,7 @@ class Manifest:
     probes: Mapping[str, Mapping[str, Any]]
     containment: Containment
     reproducibility: Reproducibility
+    failure_grace: float | None
     hold: bool
     suspend: bool
     command: tuple[str, ...]
@@ -92,6 +94,7 @@ def read(documents: Documents) -> Manifest:
         probes=probes(spec),
         containment=containment(spec),
         reproducibility=reproducible(spec),
+        failure_grace=failure_grace(spec),
         hold=field(spec, "hold", "spec", False),  # noqa: FBT003 - the default says the type
         suspend=field(spec, "suspend", "spec", False),  # noqa: FBT003 - as above
         command=command(container, where),
@@ -169,6 +172,16 @@ def rules(spec: Mapping[str, Any]) -> tuple[policy.Rule, ...]:
         return policy.read_rules(raw)
     except policy.PolicyError as error:
         message = f"spec.onFinding: {error}"
+        raise UsageError(message) from error
+
+
+def failure_grace(spec: Mapping[str, Any]) -> float | None:
+    """Read `failureGracePeriod`, in seconds."""
+    given: str = field(spec, "failureGracePeriod", "spec", "")
+    try:
+        return policy.seconds(given) if given else None
+    except policy.PolicyError as error:
+        message = f"spec.failureGracePeriod: {error}"
         raise UsageError(message) from error
 
 

@@ -41,6 +41,7 @@ class Plan:
     reproducibility: Reproducibility = NOTHING
     hold: bool = False
     hold_timeout: float | None = None
+    failure_grace: float = policy.FAILURE_GRACE
     live: bool = False
     notes: tuple[str, ...] = ()
 
@@ -90,6 +91,7 @@ def of_script(options: Options, *, interactive: bool) -> Plan:
         probes=options.probes,
         containment=options.containment or "strict",
         reproducibility=options.reproducibility,
+        failure_grace=grace(options, None),
         live=sys.stderr.isatty(),
     )
 
@@ -113,6 +115,7 @@ def of_manifest(options: Options, job: Manifest, report: Path, scratch: Path, *,
         probes={**job.probes, **options.probes},
         containment=options.containment or job.containment,
         reproducibility=options.reproducibility.over(job.reproducibility),
+        failure_grace=grace(options, job.failure_grace),
         hold=job.hold,
         hold_timeout=None if interactive else options.hold_timeout or rules.HOLD_TIMEOUT,
         live=True,
@@ -132,8 +135,15 @@ def variables(plan: Plan, directory: Path) -> dict[str, str]:
         wire.ENV_PROBES: json.dumps(plan.probes),
         wire.ENV_CONTAINMENT: plan.containment,
         wire.ENV_RANKS: str(plan.ranks),
+        wire.ENV_GRACE: str(plan.failure_grace),
         **reproducing(plan.reproducibility),
     }
+
+
+def grace(options: Options, asked: float | None) -> float:
+    """Return how long ranks have to end once one failed: as the person says, else the manifest."""
+    given = asked if options.failure_grace is None else options.failure_grace
+    return policy.FAILURE_GRACE if given is None else given
 
 
 def free_port() -> int:

@@ -8,6 +8,7 @@ from stepwarden.wire import Finding, RankReport
 
 ASK = "[s] go on without this update   [a] go on with it   [q] stop: type one of them and Enter"
 ASK_HOLD = "[s] go on   [q] stop: type one of them and Enter"
+STACK = 12  # lines of a stack
 FEW = 4  # ranks that are shown one by one
 
 DONE = {
@@ -24,6 +25,11 @@ THEN = {
 }
 
 
+def key(finding: Finding) -> tuple[str, int, int | None]:
+    """Return what two words about the same finding share: ranks fail each in its own way."""
+    return finding.kind, finding.step, finding.rank if finding.kind == "RankFailed" else None
+
+
 def block(finding: Finding, rules: Sequence[Rule], *, interactive: bool) -> list[str]:
     """Return the lines of one finding."""
     began = began_on(finding)
@@ -33,8 +39,25 @@ def block(finding: Finding, rules: Sequence[Rule], *, interactive: bool) -> list
         *head,
         *place,
         f"  {finding.message}",
+        *stack(finding),
         f"  {now(finding, match(rules, finding), interactive=interactive)}",
     ]
+
+
+def stack(finding: Finding) -> list[str]:
+    """Return the end of the stack that a rank left which a signal killed: it could print none itself."""
+    left = finding.evidence.get("traceback") if finding.evidence.get("signal") else None
+    lines = str(left).strip().splitlines() if left else []
+    more = [f"  ... {len(lines) - STACK} more lines in the report"] if len(lines) > STACK else []
+    return [*(f"  {line}" for line in lines[:STACK]), *more]
+
+
+def consequences(findings: Sequence[Finding]) -> str:
+    """Return the one line on failures that followed from another rank's."""
+    ranks = tuple(sorted({each.rank for each in findings if each.rank is not None}))
+    because = findings[0].evidence.get("because")
+    who = "another rank" if because is None else f"rank {because}"
+    return f"{names(ranks)} failed because {who} did"
 
 
 def began_on(finding: Finding) -> str:
@@ -69,7 +92,9 @@ def where(finding: Finding) -> list[str]:
 def now(finding: Finding, rule: Rule, *, interactive: bool) -> str:
     """Say what is done about it, and what a person can do now."""
     if finding.kind == "RankFailed":
-        return "the run ends by itself; the traceback is above, and in the report"
+        raised = finding.evidence.get("traceback") and not finding.evidence.get("signal")
+        where = "; the traceback is above, and in the report" if raised else ""
+        return f"the run ends by itself{where}"
     if finding.severity != "critical" and rule.action == "Observe":
         return WARNED
     if rule.action not in {"Hold", "Suspend"}:

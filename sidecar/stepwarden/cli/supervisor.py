@@ -30,7 +30,7 @@ class Supervisor:
         self.told: tuple[object, Instruction] = (None, Instruction())
         self.code: int | None = None
         self.findings: Sequence[Finding] = ()
-        self.known: set[tuple[str, int]] = set()
+        self.known: set[tuple[str, int, int | None]] = set()
         self.shown: set[str] = set()
         self.look_at = 0.0
         self.line, self.line_at = "", 0.0
@@ -84,18 +84,21 @@ class Supervisor:
         self.progress(report)
         self.show(report.findings)
         self.decide()
-        return not states or all(state in {"ended", "failed"} for state in states)
+        return course.over(report)
 
     def show(self, findings: Sequence[Finding]) -> None:
         """Print the findings that are new: of each kind the first, and all that pause the run."""
-        new = [finding for finding in findings if (finding.kind, finding.step) not in self.known]
+        new = [finding for finding in findings if screen.key(finding) not in self.known]
         self.findings = findings
-        self.known |= {(finding.kind, finding.step) for finding in new}
-        for finding in new:
+        self.known |= {screen.key(finding) for finding in new}
+        followed = [finding for finding in new if "because" in finding.evidence]
+        for finding in (each for each in new if each not in followed):
             pauses = match(self.plan.rules, finding).action in PAUSING
             if finding.kind not in self.shown or pauses:
                 say(*screen.block(finding, self.plan.rules, interactive=self.interactive))
             self.shown.add(finding.kind)
+        if followed:
+            say(screen.consequences(followed))
 
     def decide(self) -> None:
         """Let the policy, or the person, decide, and do it."""
