@@ -8,6 +8,7 @@ KIND = "TrainingJob"
 
 JOB_LABEL = f"{GROUP}/job"  # on every child: the TrainingJob's name
 ACKNOWLEDGE = f"{GROUP}/acknowledge"  # annotation: "<step>", "<step>,skip" or "<step>,apply"
+RESTARTS_ANNOTATION = f"{GROUP}/restarts"  # on the Job: how often the TrainingJob was started anew before it
 INDEX_ANNOTATION = "batch.kubernetes.io/job-completion-index"
 
 TRAINER = "trainer"
@@ -19,6 +20,8 @@ AGENT_VOLUME = "stepwarden-agent"
 RUN_VOLUME = "stepwarden-run"
 METRICS_PORT = "metrics"
 RENDEZVOUS_PORT = 29500
+TOKEN_VOLUME = "stepwarden-token"  # noqa: S105 - a volume's name, not a token
+TOKEN_DIRECTORY = "/etc/stepwarden"  # noqa: S105 - where it is mounted, in the sidecar alone
 TOKEN_KEY = "token"  # noqa: S105 - the key's name in the Secret, not a token
 
 MANAGER = "stepwarden-operator"

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Iterable
 
 from stepwarden.wire import JobReport
 from stepwarden_operator.hub import Hub, HubError
@@ -13,26 +14,29 @@ from stepwarden_operator.view import Entry
 RUNNING_WAIT = 5.0  # seconds: how old the progress in a status may be
 QUIET_WAIT = 300.0  # while nothing moves, only changes matter, and the hub tells those at once
 BACKOFF = (0.5, 1.0, 2.0, 5.0, 10.0)
+DETOURS = 3  # times that the pod which is named as the hub is asked at once: pods may name each other
 
 log = logging.getLogger(__name__)
 
 
 async def poll(entry: Entry, hub: Hub, token: str) -> None:
     """Keep an entry's report fresh, for ever."""
-    failures = 0
+    failures, hub_index = 0, None
     while True:
         entry.pods_changed.clear()
-        pod = hub_pod(entry)
+        pod = hub_pod(entry, hub_index, failures)
         if pod is None:
             await entry.pods_changed.wait()
             continue
         try:
             await ask(entry, hub, token, pod)
-            failures = 0
+            failures, hub_index = 0, pod.index
         except HubError as error:
             failures += 1
             note(entry, pod, error, failures)
-            await pause(entry, BACKOFF[min(failures, len(BACKOFF)) - 1])
+            hub_index = error.hub
+            at_once = error.hub not in (None, pod.index) and failures <= DETOURS
+            await pause(entry, 0.0 if at_once else BACKOFF[min(failures, len(BACKOFF)) - 1])
 
 
 async def ask(entry: Entry, hub: Hub, token: str, pod: Pod) -> None:
@@ -69,13 +73,25 @@ def moving(report: JobReport) -> bool:
     return any(rank.state == "running" for rank in report.ranks) or not report.ranks
 
 
-def hub_pod(entry: Entry) -> Pod | None:
-    """Return the pod whose sidecar to ask: that of index 0, while it lives."""
+def hub_pod(entry: Entry, hub: int | None, failures: int) -> Pod | None:
+    """Return the pod whose sidecar to ask, of those that a job has."""
     if entry.body is None:
         return None
     try:
         pods = entry.read_pods(read_training_job(entry.body), entry.child)
     except SpecError:
         return None
-    found = [pod for pod in pods if pod.ip and not pod.finished]
-    return min(found, key=lambda pod: (pod.terminating, pod.index), default=None)
+    return choose(pods, hub, failures)
+
+
+def choose(pods: Iterable[Pod], hub: int | None, failures: int) -> Pod | None:
+    """
+    Return the pod to ask: the one that is the hub, as far as known, else the first.
+
+    Each failure moves on to the next, so that every pod's turn comes.
+    """
+    found = sorted(
+        (pod for pod in pods if pod.ip and not pod.finished), key=lambda pod: (pod.terminating, pod.index)
+    )
+    known = [pod for pod in found if pod.index == hub and not pod.terminating]
+    return (known or found[failures % len(found) :])[0] if found else None

@@ -116,9 +116,23 @@ def test_the_sidecar_is_native_and_starts_first(manifest):
     assert sidecar["restartPolicy"] == "Always"
     assert sidecar["startupProbe"]["httpGet"] == {"path": "/healthz", "port": "metrics"}
     env = env_of(sidecar)
-    assert env["STEPWARDEN_HUB"] == "http://tiny-0.tiny:8475"
+    assert env["STEPWARDEN_HUB"] == "http://tiny-{pod}.tiny:8475"
+    assert env["STEPWARDEN_PODS"] == "2"
     assert env["STEPWARDEN_RANKS"] == "8"
-    assert env["STEPWARDEN_TOKEN"] == {"secretKeyRef": {"name": "tiny-stepwarden", "key": "token"}}
+    assert env["STEPWARDEN_TOKEN_FILE"] == "/etc/stepwarden/token"  # noqa: S105 - a path
+    assert "STEPWARDEN_TOKEN" not in env
+
+
+def test_the_token_is_mounted_in_the_sidecar_alone(manifest):
+    pod = pod_of(manifest)
+    [volume] = [volume for volume in pod["volumes"] if volume["name"] == "stepwarden-token"]
+    assert volume["secret"] == {"secretName": "tiny-stepwarden"}
+    mounting = [
+        container["name"]
+        for container in pod["initContainers"] + pod["containers"]
+        if any(mount["name"] == "stepwarden-token" for mount in container.get("volumeMounts", ()))
+    ]
+    assert mounting == ["stepwarden-sidecar"]
 
 
 def test_what_is_injected_is_unprivileged(manifest):

@@ -7,7 +7,14 @@ from stepwarden.wire import DEFAULT_PORT
 from stepwarden_operator.manifests.env import trainer_env
 from stepwarden_operator.manifests.meta import labels
 from stepwarden_operator.manifests.sidecar import agent_container, sidecar_container
-from stepwarden_operator.names import AGENT_DIRECTORY, AGENT_VOLUME, RUN_DIRECTORY, RUN_VOLUME
+from stepwarden_operator.names import (
+    AGENT_DIRECTORY,
+    AGENT_VOLUME,
+    RUN_DIRECTORY,
+    RUN_VOLUME,
+    TOKEN_VOLUME,
+    secret_name,
+)
 from stepwarden_operator.settings import Settings
 from stepwarden_operator.training_job import TrainingJob
 
@@ -29,7 +36,7 @@ def pod_template(job: TrainingJob, settings: Settings) -> dict[str, Any]:
             "restartPolicy": "Never",
             "initContainers": injected + (spec.get("initContainers") or []),
             "containers": [with_agent(job, container) for container in spec["containers"]],
-            "volumes": (spec.get("volumes") or []) + volumes(),
+            "volumes": (spec.get("volumes") or []) + volumes(job),
         },
     }
 
@@ -58,6 +65,7 @@ def scrape() -> dict[str, str]:
     }
 
 
-def volumes() -> list[dict[str, Any]]:
-    """Return the folders that the pod's processes share: the agent's code, and the sockets."""
-    return [{"name": name, "emptyDir": {}} for name in (AGENT_VOLUME, RUN_VOLUME)]
+def volumes(job: TrainingJob) -> list[dict[str, Any]]:
+    """Return the folders that the pod's processes share (the agent's code, the sockets), and the token's."""
+    shared = [{"name": name, "emptyDir": {}} for name in (AGENT_VOLUME, RUN_VOLUME)]
+    return [*shared, {"name": TOKEN_VOLUME, "secret": {"secretName": secret_name(job.name)}}]

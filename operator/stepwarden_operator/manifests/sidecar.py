@@ -9,7 +9,6 @@ from stepwarden.wire import (
     ENV_POD,
     ENV_PORT,
     ENV_RANKS,
-    ENV_TOKEN,
 )
 from stepwarden_operator.manifests.env import completion_index
 from stepwarden_operator.names import (
@@ -20,8 +19,9 @@ from stepwarden_operator.names import (
     RUN_DIRECTORY,
     RUN_VOLUME,
     SIDECAR_CONTAINER,
+    TOKEN_DIRECTORY,
     TOKEN_KEY,
-    secret_name,
+    TOKEN_VOLUME,
 )
 from stepwarden_operator.settings import Settings
 from stepwarden_operator.training_job import TrainingJob
@@ -52,7 +52,10 @@ def sidecar_container(job: TrainingJob, settings: Settings) -> dict[str, Any]:
         "restartPolicy": "Always",
         "ports": [{"name": METRICS_PORT, "containerPort": DEFAULT_PORT}],
         "env": sidecar_env(job),
-        "volumeMounts": [{"name": RUN_VOLUME, "mountPath": RUN_DIRECTORY}],
+        "volumeMounts": [
+            {"name": RUN_VOLUME, "mountPath": RUN_DIRECTORY},
+            {"name": TOKEN_VOLUME, "mountPath": TOKEN_DIRECTORY, "readOnly": True},
+        ],
         "startupProbe": {
             "httpGet": {"path": "/healthz", "port": METRICS_PORT},
             "periodSeconds": 1,
@@ -62,12 +65,13 @@ def sidecar_container(job: TrainingJob, settings: Settings) -> dict[str, Any]:
 
 
 def sidecar_env(job: TrainingJob) -> list[dict[str, Any]]:
-    """Build the sidecar's variables. That of pod 0 is the hub of the others."""
-    token = {"secretKeyRef": {"name": secret_name(job.name), "key": TOKEN_KEY}}
+    """Build the sidecar's variables. Each can be the hub of the others: they are told where all are."""
     values = {
         ENV_DIRECTORY: RUN_DIRECTORY,
         ENV_PORT: str(DEFAULT_PORT),
-        ENV_HUB: f"http://{job.name}-0.{job.name}:{DEFAULT_PORT}",
+        ENV_HUB: f"http://{job.name}-{{pod}}.{job.name}:{DEFAULT_PORT}",
+        "STEPWARDEN_PODS": str(job.num_nodes),
+        "STEPWARDEN_TOKEN_FILE": f"{TOKEN_DIRECTORY}/{TOKEN_KEY}",
         ENV_RANKS: str(job.ranks),
         "STEPWARDEN_JOB": job.name,
         "STEPWARDEN_NAMESPACE": job.namespace,
@@ -75,7 +79,6 @@ def sidecar_env(job: TrainingJob) -> list[dict[str, Any]]:
     return [
         *({"name": name, "value": value} for name, value in values.items()),
         {"name": ENV_POD, "valueFrom": completion_index()},
-        {"name": ENV_TOKEN, "valueFrom": token},
     ]
 
 
