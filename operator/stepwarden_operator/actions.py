@@ -9,9 +9,10 @@ from stepwarden.wire import Instruction
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Make the children: Secret and Service, then the Job, which needs both."""
+    """Make the children: Secret and Service, then the Job, which bears the number of its restart."""
 
     suspend: bool
+    restarts: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ class Applier:
         """Carry out one action. Raises `ApiError`, `HubError` and `Refused`."""
         match action:
             case Create():
-                await self.create(asked, entry, suspend=action.suspend)
+                await self.create(asked, entry, action)
             case DeleteJob(uid):
                 await self.delete_job(uid, asked, entry)
             case PatchJob(spec):
@@ -55,12 +55,12 @@ class Applier:
             case _:
                 assert_never(action)
 
-    async def create(self, asked: TrainingJob, entry: Entry, *, suspend: bool) -> None:
+    async def create(self, asked: TrainingJob, entry: Entry, wanted: Create) -> None:
         """Make the children. What the API server refuses becomes the entry's refusal."""
         try:
             await self.ensure(secret(asked, self.settings.key))
             await self.ensure(service(asked))
-            await self.create_job(asked, entry, suspend=suspend)
+            await self.create_job(asked, entry, wanted)
         except ApiError as error:
             refusal = refused(error, asked.generation)
             if refusal is None:
@@ -84,10 +84,11 @@ class Applier:
                 raise
             await self.api.apply(body)
 
-    async def create_job(self, asked: TrainingJob, entry: Entry, *, suspend: bool) -> None:
+    async def create_job(self, asked: TrainingJob, entry: Entry, wanted: Create) -> None:
         """Make the Job, or take the one that an operator before us has made."""
         try:
-            body = await self.api.create(job(asked, self.settings, suspend=suspend))
+            made = job(asked, self.settings, suspend=wanted.suspend, restarts=wanted.restarts)
+            body = await self.api.create(made)
         except ApiError as error:
             if error.status != CONFLICT:
                 raise

@@ -13,7 +13,17 @@ from stepwarden_operator.training_job import TrainingJob
 NEWS = 600.0  # seconds: what is older isn't told any more by an operator that has just started
 MESSAGE_CHARACTERS = 1000  # the API takes 1024
 
-ORDER = ("Created", "Started", "FindingMade", "Held", "Resumed", "Suspended", "Completed", "Failed")
+ORDER = (
+    "Created",
+    "Started",
+    "FindingMade",
+    "Held",
+    "Resumed",
+    "Suspended",
+    "Restarted",
+    "Completed",
+    "Failed",
+)
 REASONS = {  # condition: (Event's reason when it comes true, type)
     "PodsReady": ("Started", "Normal"),
     "Held": ("Held", "Warning"),
@@ -32,11 +42,17 @@ def story(observed: Observed, status: Mapping[str, Any], now: float) -> Iterator
 
 
 def beginning(observed: Observed) -> Iterator[Announce]:
-    """Tell that the children were made."""
-    if observed.child and observed.child.created:
+    """Tell that the children were made, or the Job made anew."""
+    child = observed.child
+    if child and child.created and child.restarts:
+        last = observed.job.status.get("lastRestart") or {}
+        which = f"restart {child.restarts} of {observed.job.restarts.most}"
+        message = f"{which}: {last.get('reason', '')}: {last.get('message', '')}"
+        yield Announce(reason="Restarted", key=child.uid, message=message, time=child.created, type="Warning")
+    elif child and child.created:
         pods = f"{observed.job.num_nodes} pods, {observed.job.ranks} ranks"
         message = f"created Job {observed.job.name} with its Service: {pods}"
-        yield Announce(reason="Created", key=observed.child.uid, message=message, time=observed.child.created)
+        yield Announce(reason="Created", key=child.uid, message=message, time=child.created)
 
 
 def findings(status: Mapping[str, Any]) -> Iterator[Announce]:

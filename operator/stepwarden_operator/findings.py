@@ -7,6 +7,7 @@ from typing import Any
 from stepwarden.encoding import plain
 from stepwarden.wire import Finding, from_dict, to_dict
 from stepwarden_operator.observe import Observed, Pod
+from stepwarden_operator.restart import stale
 
 KEPT = 20
 EVIDENCE_CHARACTERS = 2048  # of one string: a status must stay small, a traceback's end says most
@@ -53,11 +54,11 @@ def count(status: Mapping[str, Any], findings: Sequence[Finding]) -> int:
 
 
 def without_hearsay(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
-    """Drop the operator's own RankFailed where an agent has told of one, with its traceback."""
-    told = [f for f in findings if f.kind == "RankFailed" and f.evidence.get("source") != FROM_POD]
-    if not told:
-        return findings
-    return tuple(f for f in findings if f.kind != "RankFailed" or f in told)
+    """Drop the operator's own RankFailed of a run where an agent has told of one, with its traceback."""
+    crashes = [finding for finding in findings if finding.kind == "RankFailed"]
+    told = {run_of(finding) for finding in crashes if finding.evidence.get("source") != FROM_POD}
+    ours = [f for f in crashes if f.evidence.get("source") == FROM_POD and run_of(f) in told]
+    return tuple(finding for finding in findings if finding not in ours)
 
 
 def current(observed: Observed, *, failed: bool) -> tuple[Finding, ...]:
@@ -66,10 +67,11 @@ def current(observed: Observed, *, failed: bool) -> tuple[Finding, ...]:
     old = remembered(status)
     left = [finding for pod in observed.pods for finding in pod.left]
     new = [*left, *(observed.report.findings if observed.report else ())]
-    known = merge(old, (stamped(finding, observed.job.run) for finding in new))
-    if failed and not any(finding.kind == "RankFailed" for finding in known):
+    run = observed.job.run - stale(observed)  # pods that a restart takes the place of may still have a say
+    known = merge(old, (stamped(finding, run) for finding in new))
+    if failed and not any(finding.kind == "RankFailed" and run_of(finding) == run for finding in known):
         step = (status.get("progress") or {}).get("step", 0)
-        known += tuple(rank_failed(observed, pod, step) for pod in first_failed(observed))
+        known += tuple(stamped(rank_failed(observed, pod, step), run) for pod in first_failed(observed))
     return known
 
 

@@ -9,7 +9,7 @@ from prometheus_client.registry import Collector
 
 from stepwarden.metrics import Kind, Metric
 
-STATES = ("Pending", "Running", "Held", "Suspended", "Complete", "Failed")
+STATES = ("Pending", "Running", "Held", "Suspended", "Restarting", "Complete", "Failed")
 BUCKETS = tuple(1e-4 * 2**power for power in range(18))  # 0.1 ms to 13 s, each twice the one before
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from stepwarden.wire import Finding, JobReport, from_dict
-from stepwarden_operator.names import INDEX_ANNOTATION, SIDECAR_CONTAINER
+from stepwarden_operator.names import INDEX_ANNOTATION, RESTARTS_ANNOTATION, SIDECAR_CONTAINER
 from stepwarden_operator.training_job import TrainingJob
 
 LOG_LINES = 20
@@ -22,6 +22,7 @@ class Child:
     created: str
     suspend: bool = False
     suspended: bool = False
+    restarts: int = 0
     deadline: int | None = None
     start_time: str | None = None
     complete: str | None = None  # when
@@ -93,6 +94,7 @@ def read_child(body: Mapping[str, Any]) -> Child:
         created=body["metadata"].get("creationTimestamp", ""),
         suspend=spec.get("suspend", False),
         suspended="Suspended" in true,
+        restarts=int((body["metadata"].get("annotations") or {}).get(RESTARTS_ANNOTATION, 0)),
         deadline=spec.get("activeDeadlineSeconds"),
         start_time=status.get("startTime"),
         complete=true["Complete"].get("lastTransitionTime") if "Complete" in true else None,

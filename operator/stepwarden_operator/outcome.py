@@ -2,9 +2,10 @@
 
 from stepwarden.wire import Finding
 from stepwarden_operator.conditions import Condition
-from stepwarden_operator.findings import FROM_POD, first_failed
+from stepwarden_operator.findings import FROM_POD, first_failed, run_of
 from stepwarden_operator.observe import Observed, Pod, seconds_of
 from stepwarden_operator.pause import Pause
+from stepwarden_operator.restart import after_crash, refusal, stale
 
 SETTLE = 2.0  # seconds that the failed pod's last words may take to arrive after the Job's
 
@@ -20,7 +21,7 @@ def ended(observed: Observed, now: float) -> str | None:
     for the suspension for pods that failed by themselves.
     """
     child = observed.child
-    if child is None or spoilt(observed):
+    if child is None or spoilt(observed) or stale(observed):
         return None
     if child.complete:
         return "Complete"
@@ -40,26 +41,43 @@ def spoilt(observed: Observed) -> bool:
 def settles_at(observed: Observed, now: float) -> float | None:
     """Return when a failure will count at the latest, if one is waiting for its pod."""
     child = observed.child
-    if child is None or not child.failed or spoilt(observed) or ended(observed, now):
+    if child is None or not child.failed or spoilt(observed) or stale(observed) or ended(observed, now):
         return None
     return seconds_of(child.failed) + SETTLE
 
 
-def failure(observed: Observed, findings: tuple[Finding, ...], pause: Pause | None) -> Condition:
+def failure(
+    observed: Observed, findings: tuple[Finding, ...], pause: Pause | None, refused: str = ""
+) -> Condition:
     """Say why a job failed: what the policy ended it for, or the rank that died, or the Job's word."""
     child = observed.child
     assert child  # noqa: S101 - `ended` is Failed only with one
     if pause and pause.action == "Fail" and child.deadline is not None:
         blamed = pause.decision.findings[0]
-        return Condition("Failed", status=True, reason=blamed.kind, message=blamed.message)
-    told = next((f for f in findings if f.kind == "RankFailed"), None)
+        words = f"{blamed.message}; not restarted: {refused}" if refused else blamed.message
+        return Condition("Failed", status=True, reason=blamed.kind, message=words)
+    run = observed.job.run
+    told = next((f for f in findings if f.kind == "RankFailed" and run_of(f) == run), None)
     pod = pod_of(observed, told)
     if pod:
-        return Condition("Failed", status=True, reason="RankFailed", message=last_words(observed, pod, told))
+        words = last_words(observed, pod, told)
+        words = f"not restarted: {refused}. {words}" if refused else words
+        return Condition("Failed", status=True, reason="RankFailed", message=words)
     if known := known_failure(observed):
         return known
     reason = child.failed_reason or "JobFailed"
     return Condition("Failed", status=True, reason=reason, message=child.failed_message)
+
+
+def not_restarted(observed: Observed, findings: tuple[Finding, ...], pause: Pause | None) -> str:
+    """Say why a job that a rule would restart has failed instead; what was said of that stays."""
+    job = observed.job
+    if job.status.get("phase") == "Failed":
+        return str(job.status.get("notRestarted", ""))
+    if pause and pause.refused:
+        return pause.refused
+    crash = after_crash(job, (finding for finding in findings if run_of(finding) == job.run))
+    return refusal(job, crash) if crash else ""
 
 
 def known_failure(observed: Observed) -> Condition | None:

@@ -8,6 +8,7 @@ from stepwarden.policy import Action, Decision, decide, overdue
 from stepwarden.wire import Finding, Instruction, JobReport, Update
 from stepwarden_operator.findings import run_of
 from stepwarden_operator.observe import seconds_of
+from stepwarden_operator.restart import refusal
 from stepwarden_operator.training_job import Acknowledged, TrainingJob
 
 CRASH_GRACE = 10.0  # seconds in which a crashed job ends by itself, with its logs
@@ -25,6 +26,7 @@ class Pause:
     since: float
     action: Action
     deadline: float | None
+    refused: str = ""  # why it isn't a restart, although a rule asks for one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +44,7 @@ def judge(job: TrainingJob, findings: tuple[Finding, ...], now: float) -> Verdic
     decision = decide(job.rules, findings, acknowledged.step)
     if decision is None:
         return Verdict(acknowledged=acknowledged, pause=None)
-    pause = pause_of(decision, since(job.status, now), now)
+    pause = bounded(job, pause_of(decision, since(job.status, now), now), now)
     if pause.action in {"Skip", "Observe"}:
         update: Update = "skip" if pause.action == "Skip" else "apply"
         return Verdict(acknowledged=Acknowledged(step=decision.step, update=update, run=job.run), pause=None)
@@ -82,24 +84,26 @@ def pause_of(decision: Decision, began: float, now: float) -> Pause:
     action, rule = overdue(decision, began, now), decision.rule
     waits = rule.timeout is not None and rule.then is not None and action == decision.action
     end = began + (rule.timeout or 0.0) if waits else None
-    if action == "Fail" and all(finding.kind == "RankFailed" for finding in decision.findings):
-        return crash(decision, began, now)
     return Pause(decision=decision, since=began, action=action, deadline=end)
 
 
-def crash(decision: Decision, began: float, now: float) -> Pause:
+def bounded(job: TrainingJob, pause: Pause, now: float) -> Pause:
+    """Make of a restart that may not be done a failure, and let a crash end by itself before both."""
+    refused = refusal(job, pause.decision) if pause.action == "Restart" else ""
+    if refused:
+        pause = replace(pause, action="Fail", refused=refused)
+    crashed = all(finding.kind == "RankFailed" for finding in pause.decision.findings)
+    return crash(pause, now) if crashed and pause.action in {"Fail", "Restart"} else pause
+
+
+def crash(pause: Pause, now: float) -> Pause:
     """
     Wait for a crashed rank's job to end by itself, for a while.
 
     To end it from here deletes its pods, and with them the logs that say why.
     """
-    over = now >= began + CRASH_GRACE
-    return Pause(
-        decision=decision,
-        since=began,
-        action="Fail" if over else "Hold",
-        deadline=None if over else began + CRASH_GRACE,
-    )
+    end = pause.since + CRASH_GRACE
+    return pause if now >= end else replace(pause, action="Hold", deadline=end)
 
 
 def instruction(job: TrainingJob, verdict: Verdict) -> Instruction:

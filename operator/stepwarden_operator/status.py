@@ -11,6 +11,9 @@ from stepwarden_operator.findings import KEPT, count, label, news, to_status
 from stepwarden_operator.observe import Observed, timestamp
 from stepwarden_operator.outcome import failure
 from stepwarden_operator.pause import Pause, Verdict
+from stepwarden_operator.restart import Restart, counted, number, under_way
+
+LAST_CHARACTERS = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +27,8 @@ class Situation:
     suspended: bool  # what is
     held: bool
     run: int
+    restart: Restart | None = None  # that is to be done
+    refused: str = ""  # why one isn't, of a job that failed
 
     @property
     def pause(self) -> Pause | None:
@@ -35,10 +40,11 @@ def status_of(observed: Observed, seen: Situation, now: float) -> dict[str, Any]
     """Build the whole status."""
     job, old = observed.job, observed.job.status
     found = conditions_of(observed, seen)
-    phase = phase_of(seen, running=found[1].status)
+    phase = phase_of(observed, seen, running=found[1].status)
     counted = ranks.count(observed, seen.ended, suspended=seen.suspended)
     return drop_none(
         {
+            **restarts(observed, seen, now),
             "phase": phase,
             "observedGeneration": job.generation,
             "conditions": conditions.dated(
@@ -50,7 +56,8 @@ def status_of(observed: Observed, seen: Situation, now: float) -> dict[str, Any]
             "findingsCount": count(old, seen.findings),
             "lastFinding": label(seen.findings[-1]) if seen.findings else None,
             "lastFindingTime": news(old, seen.findings, timestamp(now)),
-            "restarts": restarts(observed),
+            "notRestarted": seen.refused or None,
+            "disruptions": disruptions(observed),
             "startTime": (observed.child and observed.child.start_time) or old.get("startTime"),
             "completionTime": completion_time(observed, seen),
             "pause": pause_of(seen.pause),
@@ -60,12 +67,14 @@ def status_of(observed: Observed, seen: Situation, now: float) -> dict[str, Any]
     )
 
 
-def phase_of(seen: Situation, *, running: bool) -> str:
+def phase_of(observed: Observed, seen: Situation, *, running: bool) -> str:
     """Name the state that a person sees first."""
     if seen.ended:
         return seen.ended
     if seen.suspended:
         return "Suspended"
+    if seen.restart or under_way(observed):
+        return "Restarting"
     if seen.held:
         return "Held"
     return "Running" if running else "Pending"
@@ -85,10 +94,12 @@ def conditions_of(observed: Observed, seen: Situation) -> list[Condition]:
         conditions.toggled("Held", held_because(observed, seen) if is_held else None, old, away),
         conditions.toggled("Suspended", suspended_because(seen) if is_suspended else None, old, over),
     ]
+    if seen.restart or number(observed):
+        found.append(restarting(observed, seen))
     if seen.ended == "Complete":
         found.append(Condition("Complete", status=True, reason="Complete", message="all ranks ended well"))
     if seen.ended == "Failed":
-        found.append(failure(observed, seen.findings, seen.pause))
+        found.append(failure(observed, seen.findings, seen.pause, seen.refused))
     return found
 
 
@@ -124,10 +135,51 @@ def progress_of(observed: Observed, *, changed: bool) -> Any:
     return new if new and (changed or observed.progress_due or not old) else old
 
 
-def restarts(observed: Observed) -> int:
+def restarting(observed: Observed, seen: Situation) -> Condition:
+    """Say that the job is started anew, what for, and what that waits for; or that it was."""
+    most = observed.job.restarts.most
+    if seen.restart and observed.job.hold:
+        message = (
+            f"{seen.restart.message}. The restart waits while spec.hold is true: "
+            f"`kubectl stepwarden resume {observed.job.name}` goes on"
+        )
+        return Condition("Restarting", status=True, reason=seen.restart.reason, message=message)
+    last = observed.job.status.get("lastRestart") or {}
+    which = int(observed.job.status.get("restarts", 0)) + (seen.restart is not None)
+    reason, message = last.get("reason", "Restarted"), last.get("message", "")
+    at = last.get("notBefore", "")
+    if seen.restart:
+        reason, message, at = seen.restart.reason, seen.restart.message, timestamp(seen.restart.at)
+    told = f"restart {which} of {most}: {message}"
+    if not seen.restart and not under_way(observed):
+        return Condition("Restarting", status=False, reason="Restarted", message=told)
+    wait = f"; waits for {', '.join(observed.leftover)} to end" if observed.leftover else f"; not before {at}"
+    return Condition("Restarting", status=True, reason=reason, message=told + wait)
+
+
+def restarts(observed: Observed, seen: Situation, now: float) -> dict[str, Any]:
+    """Count the restarts, and remember the last one; one that waits for a person is not counted yet."""
+    old, anew = observed.job.status, None if observed.job.hold else seen.restart
+    known = {key: old.get(key) for key in ("restartsBy", "lastRestart")}
+    total = number(observed)
+    if anew is None:
+        return {"restarts": total, **known}
+    return {
+        "restarts": total + 1,
+        "restartsBy": counted(old, anew),
+        "lastRestart": {
+            "reason": anew.reason,
+            "message": anew.message[:LAST_CHARACTERS],
+            "time": timestamp(now),
+            "notBefore": timestamp(anew.at),
+        },
+    }
+
+
+def disruptions(observed: Observed) -> int:
     """Count the pods that were replaced after a disruption."""
     disrupted = sum(pod.disrupted for pod in observed.pods)
-    return max(int(observed.job.status.get("restarts", 0)), disrupted)
+    return max(int(observed.job.status.get("disruptions", 0)), disrupted)
 
 
 def completion_time(observed: Observed, seen: Situation) -> str | None:

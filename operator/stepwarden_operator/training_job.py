@@ -1,16 +1,18 @@
 """A TrainingJob as its manifest says, read into types. Pure; raises `SpecError` with a sentence."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
-from stepwarden.policy import PolicyError, Rule, read_rules
+from stepwarden.policy import PolicyError, Rule, read_rules, restarting
 from stepwarden.reproducibility import Reproducibility, read
 from stepwarden.wire import Update
+from stepwarden_operator.checkpoint import Checkpoint, Restarts, read_checkpoint, read_restarts
 from stepwarden_operator.names import ACKNOWLEDGE, TRAINER
 
 ANNOTATION = re.compile(r"\s*([0-9]+)\s*(?:,\s*(skip|apply)?\s*(?:,\s*([0-9]+)\s*)?)?")
+Read = TypeVar("Read")
 GPU_SUFFIX = ".com/gpu"  # nvidia.com/gpu, amd.com/gpu, ...
 
 
@@ -45,12 +47,14 @@ class TrainingJob:
     probes: Mapping[str, Any]
     containment: str
     reproducibility: Reproducibility
+    checkpoint: Checkpoint | None
+    restarts: Restarts
     acknowledged: Acknowledged
     status: Mapping[str, Any]
 
     @property
     def run(self) -> int:
-        """How often its pods have begun anew after a suspension: steps are counted from 0 in each run."""
+        """How often its pods have begun anew, by a suspension or a restart: a run counts its steps from 0."""
         return int(self.status.get("run", 0))
 
     @property
@@ -81,24 +85,31 @@ def read_training_job(body: Mapping[str, Any]) -> TrainingJob:
         rules=rules(spec),
         probes=spec.get("probes") or {},
         containment=spec.get("containment", "strict"),
-        reproducibility=reproducible(spec),
+        reproducibility=sensible(lambda: read(spec.get("reproducibility") or {}, "spec.reproducibility")),
+        checkpoint=sensible(lambda: read_checkpoint(spec.get("checkpoint"))),
+        restarts=sensible(lambda: read_restarts(spec)),
         acknowledged=read_acknowledged((meta.get("annotations") or {}).get(ACKNOWLEDGE, "")),
         status=body.get("status") or {},
     )
 
 
 def rules(spec: Mapping[str, Any]) -> tuple[Rule, ...]:
-    """Read `spec.onFinding`. Raises `SpecError`, also for what this version can't do yet."""
+    """
+    Read `spec.onFinding`. Raises `SpecError`.
+
+    Who gives maxRestarts and no rules wants a crashed job restarted, as JobSet does by that name.
+    """
     try:
-        return read_rules(spec.get("onFinding"))
+        found = read_rules(spec.get("onFinding"))
+        return restarting(found) if spec.get("maxRestarts") and not spec.get("onFinding") else found
     except PolicyError as error:
         raise SpecError(str(error)) from error
 
 
-def reproducible(spec: Mapping[str, Any]) -> Reproducibility:
-    """Read `spec.reproducibility`. Raises `SpecError`."""
+def sensible(reading: Callable[[], Read]) -> Read:
+    """Read a part of the spec. Raises `SpecError`."""
     try:
-        return read(spec.get("reproducibility") or {}, "spec.reproducibility")
+        return reading()
     except ValueError as error:
         raise SpecError(str(error)) from error
 

@@ -8,7 +8,7 @@ A policy is a list of rules; the first that matches a finding decides. A finding
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
 
 from stepwarden.wire import Finding, Severity
@@ -60,7 +60,8 @@ class Rule:
     One entry of `spec.onFinding`.
 
     `severity` is the mildest that matches. After `timeout` seconds of a hold, `then` is
-    done instead; without a timeout the hold waits for a person.
+    done instead; without a timeout the hold waits for a person. `times` bounds the restarts
+    that this rule asks for; what bounds those of all rules is the job's own.
     """
 
     kinds: tuple[str, ...] = ("*",)
@@ -68,6 +69,7 @@ class Rule:
     action: Action = "Observe"
     timeout: float | None = None
     then: Action | None = None
+    times: int | None = None
 
     def matches(self, finding: Finding) -> bool:
         """Whether this rule speaks of a finding."""
@@ -95,6 +97,14 @@ class Decision:
     def step(self) -> int:
         """The step that an acknowledgement must reach to end this."""
         return max(finding.step for finding in self.findings)
+
+
+def restarting(rules: Sequence[Rule]) -> tuple[Rule, ...]:
+    """Return the default rules for a job that may restart: a rank that failed starts the whole job anew."""
+    return tuple(
+        replace(rule, action="Restart") if rule.action == "Fail" and "RankFailed" in rule.kinds else rule
+        for rule in rules
+    )
 
 
 def match(rules: Iterable[Rule], finding: Finding) -> Rule:
@@ -136,13 +146,9 @@ def read_rules(raw: Sequence[Mapping[str, Any]] | None) -> tuple[Rule, ...]:
     """
     Read `spec.onFinding`; None or empty gives the default rules.
 
-    Raises `PolicyError`, also for what this version can't do yet.
+    Raises `PolicyError`.
     """
-    found = tuple(map(read_rule, raw)) if raw else DEFAULT_RULES
-    if any("Restart" in (rule.action, rule.then) for rule in found):
-        message = "Restart is not supported yet: give Observe, Skip, Hold, Suspend or Fail in onFinding"
-        raise PolicyError(message)
-    return found
+    return tuple(map(read_rule, raw)) if raw else DEFAULT_RULES
 
 
 def read_rule(raw: Mapping[str, Any]) -> Rule:
@@ -153,19 +159,34 @@ def read_rule(raw: Mapping[str, Any]) -> Rule:
         if raw.get(field) is not None:
             one_of(raw[field], ACTIONS, "an action")
     one_of(raw.get("severity", "warning"), SEVERITIES, "a severity")
-    if unknown := set(raw) - {"kinds", "severity", "action", "timeout", "then"}:
+    if unknown := set(raw) - {"kinds", "severity", "action", "timeout", "then", "times"}:
         message = f"unknown field {min(unknown)!r} in onFinding"
         raise PolicyError(message)
     if "action" not in raw:
         message = f"a rule of onFinding has no action: give one of {', '.join(ACTIONS)}"
         raise PolicyError(message)
     return Rule(
+        times=read_times(raw),
         kinds=tuple(raw.get("kinds", ("*",))),
         severity=raw.get("severity", "warning"),
         action=raw["action"],
         timeout=seconds(raw["timeout"]) if raw.get("timeout") is not None else None,
         then=raw.get("then"),
     )
+
+
+def read_times(raw: Mapping[str, Any]) -> int | None:
+    """Read how often a rule may restart. Raises `PolicyError`."""
+    times = raw.get("times")
+    if times is None:
+        return None
+    if not isinstance(times, int) or isinstance(times, bool) or times < 1:
+        message = f"times is {times!r} in onFinding: give a whole number above 0"
+        raise PolicyError(message)
+    if "Restart" not in (raw.get("action"), raw.get("then")):
+        message = "times in onFinding bounds restarts: give it with the action Restart"
+        raise PolicyError(message)
+    return times
 
 
 def one_of(value: object, allowed: Sequence[str], what: str) -> None:

@@ -37,7 +37,7 @@ def test_the_crd_is_the_kind_that_the_operator_watches(crd):
 def test_the_crd_takes_the_kinds_and_actions_that_the_policy_knows(schema):
     rule = schema["spec"]["properties"]["onFinding"]["items"]["properties"]
     assert set(rule["kinds"]["items"]["enum"]) == {"*", *policy.KINDS}
-    assert rule["action"]["enum"] == [action for action in policy.ACTIONS if action != "Restart"]
+    assert rule["action"]["enum"] == list(policy.ACTIONS)
     assert set(rule["then"]["enum"]) < set(rule["action"]["enum"])
     assert tuple(rule["severity"]["enum"]) == policy.SEVERITIES
 
@@ -69,7 +69,11 @@ def test_the_columns(crd):
     columns = crd["spec"]["versions"][0]["additionalPrinterColumns"]
     shown = [column["name"] for column in columns if not column.get("priority")]
     assert shown == ["State", "Step", "Ranks", "Findings", "Age"]
-    assert [column["name"] for column in columns if column.get("priority")] == ["Loss", "Last finding"]
+    assert [column["name"] for column in columns if column.get("priority")] == [
+        "Loss",
+        "Restarts",
+        "Last finding",
+    ]
 
 
 def test_every_value_is_in_the_schema_and_used():
@@ -96,7 +100,8 @@ def test_the_operator_may_make_secrets_and_never_read_one():
     verbs = {resource: set(rule["verbs"]) for rule in role["rules"] for resource in rule["resources"]}
     assert verbs["secrets"] == {"create", "patch"}
     assert verbs["trainingjobs"] == {"list", "watch"}
-    assert not any(set(granted) & {"delete", "deletecollection", "*"} for granted in verbs.values())
+    assert not any(set(granted) & {"deletecollection", "*"} for granted in verbs.values())
+    assert {resource for resource, granted in verbs.items() if "delete" in granted} == {"jobs"}
     assert "*" not in verbs
 
 

@@ -14,7 +14,7 @@ READ = {"verbs": {"get", "list", "watch"}}
 
 
 def kind(name, *, namespaced=True, **more):
-    verbs = {"verbs": {"get", "list", "watch", "create", "patch"}} if namespaced else READ
+    verbs = {"verbs": {"get", "list", "watch", "create", "patch", "delete"}} if namespaced else READ
     return {"kind": name, "namespaced": namespaced, **verbs, **more}
 
 

@@ -181,11 +181,11 @@ async def test_the_whole_story_with_a_killed_operator_at_every_turn(world):
 
 
 async def test_a_spec_that_cannot_be_meant_is_said_in_a_condition(world):
-    world.kmock.objects[TRAINING_JOB] = training_job(onFinding=[{"action": "Restart"}])
+    world.kmock.objects[TRAINING_JOB] = training_job(onFinding=[{"action": "Resume"}])
     assert await world.turn() == 1
     [condition] = world.status()["conditions"]
     assert condition["reason"] == "InvalidSpec"
-    assert "Restart is not supported yet" in condition["message"]
+    assert "'Resume' is not an action" in condition["message"]
     assert await world.turn() == 0
 
 

@@ -8,6 +8,7 @@ from worlds import DEAD, NOW, PODS, after, asked, report, settled
 
 from stepwarden.policy import Rule
 from stepwarden.wire import Finding
+from stepwarden_operator.checkpoint import Restarts
 from stepwarden_operator.observe import Child, Observed, timestamp
 from stepwarden_operator.training_job import Acknowledged
 
@@ -29,14 +30,16 @@ reports = st.none() | st.builds(
 )
 rules = st.builds(
     Rule,
-    action=st.sampled_from(["Observe", "Skip", "Hold", "Suspend", "Fail"]),
+    action=st.sampled_from(["Observe", "Skip", "Hold", "Restart", "Suspend", "Fail"]),
     timeout=st.none() | st.just(60.0),
-    then=st.none() | st.sampled_from(["Observe", "Skip", "Suspend", "Fail"]),
+    then=st.none() | st.sampled_from(["Observe", "Skip", "Restart", "Suspend", "Fail"]),
+    times=st.none() | st.just(1),
 )
 jobs = st.builds(
     asked,
     suspend=st.booleans(),
     hold=st.booleans(),
+    restarts=st.builds(Restarts, most=st.integers(0, 2), backoff=st.sampled_from([0.0, 10.0])),
     rules=st.lists(rules, min_size=1, max_size=2).map(tuple),
     acknowledged=st.builds(
         Acknowledged,
@@ -52,6 +55,7 @@ children = st.none() | st.builds(
     created=st.just(timestamp(NOW)),
     suspend=st.booleans(),
     suspended=st.booleans(),
+    restarts=st.integers(0, 1),
     complete=times,
     failed=times,
 )
@@ -76,6 +80,27 @@ def test_no_finding_is_lost_and_no_acknowledgement_shrinks(first, then):
     new = after(dataclasses.replace(then, job=dataclasses.replace(then.job, status=old)), NOW).job.status
     assert new["findingsCount"] >= old["findingsCount"]
     assert acknowledged(new) >= acknowledged(old)
+
+
+@settings(deadline=None, max_examples=150)
+@given(first=worlds, then=worlds, cut=st.integers(0, 5), later=st.sampled_from([0.0, 30.0]))
+def test_an_operator_killed_at_any_action_and_the_next_one_restart_at_most_once(first, then, cut, later):
+    known = after(first, NOW)
+    job = dataclasses.replace(then.job, status=known.job.status)
+    world = dataclasses.replace(then, job=job, announced=known.announced)
+    before = restarts(world)
+    killed = after(world, NOW + later, actions=cut)
+    ended = settled(killed, NOW + later)
+    assert restarts(ended) in (before, before + 1)
+    held_or_suspended = then.job.hold or then.job.suspend
+    assert not (held_or_suspended and restarts(ended) > before)
+    assert restarts(ended) == restarts(settled(world, NOW + later))
+    assert ended.child is None or ended.child.restarts <= restarts(ended)
+
+
+def restarts(world):
+    made = world.child.restarts if world.child else 0
+    return max(world.job.status.get("restarts", 0), made)
 
 
 def acknowledged(status):

@@ -176,7 +176,12 @@ def test_read_rule(raw, rule):
         ),
         ({"action": "Hold", "severity": "fatal"}, "'fatal' is not a severity: give one of info, warning"),
         ({"action": "Hold", "timeout": "soon"}, "'soon' is not a duration"),
-        ({"action": "Hold", "times": 3}, "unknown field 'times' in onFinding"),
+        ({"action": "Hold", "often": 3}, "unknown field 'often' in onFinding"),
+        (
+            {"action": "Hold", "times": 3},
+            "times in onFinding bounds restarts: give it with",
+        ),
+        ({"action": "Restart", "times": 0}, "times is 0 in onFinding: give a whole number above 0"),
     ],
 )
 def test_a_rule_that_can_not_be_meant(raw, sentence):

@@ -57,13 +57,14 @@ def merged(old, patch):
     return new
 
 
-def after(observed, now):
+def after(observed, now, actions=None):
     """Carry out what reconcile asks for, as the cluster would."""
     plan = reconcile(observed, now)
-    for action in plan.actions:
+    for action in plan.actions[:actions]:
         match action:
-            case Create(suspend):
-                observed = dataclasses.replace(observed, child=dataclasses.replace(CHILD, suspend=suspend))
+            case Create(suspend, restarts):
+                child = dataclasses.replace(CHILD, suspend=suspend, restarts=restarts)
+                observed = dataclasses.replace(observed, child=child)
             case DeleteJob():
                 observed = dataclasses.replace(observed, child=None, pods=(), report=None)
             case PatchJob(spec):
@@ -89,10 +90,12 @@ def after(observed, now):
 
 
 def settled(observed, now=NOW):
-    """Reconcile until nothing is left to do; a second time must do, a third where a Job is made anew."""
-    for _ in range(2 if observed.child is None or not observed.child.suspend else 3):
-        observed = after(observed, now)
-    assert reconcile(observed, now).actions == ()
+    """Reconcile until nothing is left to do; a second time must do, but where a Job is made anew."""
+    rounds, most = 0, 2
+    while actions := reconcile(observed, now).actions:
+        assert rounds < most
+        most = 5 if of(actions, DeleteJob) or of(actions, Create) else most
+        observed, rounds = after(observed, now), rounds + 1
     return observed
 
 

@@ -6,7 +6,15 @@ from typing import Any
 
 from stepwarden.policy import to_json
 from stepwarden.reproducibility import variables
-from stepwarden.wire import ENV_CONTAINMENT, ENV_DIRECTORY, ENV_POLICY, ENV_PROBES
+from stepwarden.wire import (
+    ENV_CHECKPOINTS,
+    ENV_CONTAINMENT,
+    ENV_DIRECTORY,
+    ENV_POLICY,
+    ENV_PROBES,
+    ENV_SAVE_FILE,
+    ENV_SAVE_SIGNAL,
+)
 from stepwarden_operator.names import AGENT_DIRECTORY, INDEX_ANNOTATION, RENDEZVOUS_PORT, RUN_DIRECTORY
 from stepwarden_operator.training_job import TrainingJob
 
@@ -23,6 +31,7 @@ def trainer_env(job: TrainingJob, users: Sequence[Mapping[str, Any]]) -> list[di
         ENV_PROBES: json.dumps(job.probes),
         ENV_CONTAINMENT: job.containment,
         **variables(job.reproducibility),
+        **saving(job),
         "PET_NNODES": str(job.num_nodes),
         "PET_NPROC_PER_NODE": str(job.ranks_per_node),
         "PET_RDZV_BACKEND": "static",
@@ -37,6 +46,14 @@ def trainer_env(job: TrainingJob, users: Sequence[Mapping[str, Any]]) -> list[di
         *python_path(users),
         *(dict(variable) for variable in users if variable["name"] != PYTHONPATH),
     ]
+
+
+def saving(job: TrainingJob) -> dict[str, str]:
+    """Say where checkpoints are, and how the training is asked for one."""
+    if job.checkpoint is None:
+        return {}
+    told = {ENV_CHECKPOINTS: job.checkpoint.directory, ENV_SAVE_FILE: f"{RUN_DIRECTORY}/save"}
+    return told | ({ENV_SAVE_SIGNAL: job.checkpoint.signal} if job.checkpoint.signal else {})
 
 
 def completion_index() -> dict[str, Any]:

@@ -4,11 +4,12 @@ from typing import Any
 
 from stepwarden_operator.manifests.meta import metadata
 from stepwarden_operator.manifests.pod import pod_template
+from stepwarden_operator.names import RESTARTS_ANNOTATION
 from stepwarden_operator.settings import Settings
 from stepwarden_operator.training_job import TrainingJob
 
 
-def job(asked: TrainingJob, settings: Settings, *, suspend: bool) -> dict[str, Any]:
+def job(asked: TrainingJob, settings: Settings, *, suspend: bool, restarts: int = 0) -> dict[str, Any]:
     """
     Build the Job: one attempt, and only the trainer's container decides how it ends.
 
@@ -18,7 +19,7 @@ def job(asked: TrainingJob, settings: Settings, *, suspend: bool) -> dict[str, A
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": metadata(asked, asked.name),
+        "metadata": metadata(asked, asked.name) | {"annotations": {RESTARTS_ANNOTATION: str(restarts)}},
         "spec": {
             "completionMode": "Indexed",
             "completions": asked.num_nodes,
