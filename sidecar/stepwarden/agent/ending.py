@@ -159,8 +159,8 @@ class Ending:
                 self.agent.guard(self.failed, error)
                 self.agent.guard(self.explain)
         elif (leaving := self.exits.uncaught()) is not None:
-            how = f"sys.exit({leaving.code!r:.200})"
-            self.agent.guard(self.left_by, how, code(leaving.code), tensors.within(leaving.__traceback__))
+            how = f"sys.exit({leaving.status!r:.200})"
+            self.agent.guard(self.left_by, how, code(leaving.status), leaving.frames)
         elif not self.over():
             self.agent.guard(self.agent.finish)
             self.agent.guard(self.last_words, "ended", "")

@@ -8,10 +8,38 @@ import os
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
+from opcode import opmap
 from types import FrameType
 from typing import Any
 
+from stepwarden.agent.failing import tensors
+from stepwarden.agent.failing.tensors import Frames
 from stepwarden.agent.hooks.replacing import replace_attribute
+
+RERAISE = bytes([opmap["RERAISE"]])
+RAISE_AGAIN = bytes([opmap["RAISE_VARARGS"], 0])
+
+
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """A `sys.exit` under way: what it was given, the calls that led to it, where the outermost one was."""
+
+    status: object
+    frames: Frames
+    at: int
+
+    @property
+    def went_on(self) -> bool:
+        """
+        Whether the outermost call has gone on since: the user's code has caught the exception.
+
+        If that call had only something to do on the way, as in `finally`, it has raised it again.
+        """
+        outermost = self.frames[0][0]
+        last = outermost.f_code.co_code[outermost.f_lasti : outermost.f_lasti + 2]
+        raised = last[:1] == RERAISE or last == RAISE_AGAIN
+        return outermost.f_lasti != self.at and not raised
 
 
 class Exits:
@@ -21,23 +49,22 @@ class Exits:
         """Begin with none seen."""
         self.left, self.step = left, step
         self.process = os.getpid()
-        self.leaving: SystemExit | None = None
-        self.at = -1
+        self.leaving: Leaving | None = None
+        self.then = -1
 
     def install(self) -> list[Callable[[], object]]:
         """Wrap them; return what takes the wrappers off."""
         return [replace_attribute(sys, "exit", self.of_sys), replace_attribute(os, "_exit", self.of_os)]
 
     def of_sys(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap `sys.exit`: keep the exception that it raises in the main thread."""
+        """Wrap `sys.exit`: note the calls that led to it in the main thread."""
 
         def leave(*status: Any) -> Any:
-            try:
-                original(*status)
-            except SystemExit as error:
-                if threading.current_thread() is threading.main_thread() and os.getpid() == self.process:
-                    self.leaving, self.at = error, self.step()
-                raise
+            if threading.current_thread() is threading.main_thread() and os.getpid() == self.process:
+                frames = tensors.below(sys._getframe(1))  # noqa: SLF001 - the caller's place
+                self.leaving = Leaving(status[0] if status else None, frames, frames[0][0].f_lasti)
+                self.then = self.step()
+            return original(*status)
 
         return leave
 
@@ -53,24 +80,16 @@ class Exits:
 
     def forget(self) -> None:
         """Let go of an exit that was caught: the rank has taken a step since."""
-        if self.leaving is not None and self.step() > self.at:
+        if self.leaving is not None and self.step() > self.then:
             self.leaving = None
 
-    def uncaught(self) -> SystemExit | None:
-        """
-        Return the `sys.exit` that the interpreter ends by, with a code other than 0.
-
-        If the user's code has caught it, its traceback ends within the program, or the outermost frame
-        has gone on since.
-        """
+    def uncaught(self) -> Leaving | None:
+        """Return the `sys.exit` that the interpreter ends by, with a code other than 0."""
         self.forget()
-        error, self.leaving = self.leaving, None
-        trace = error.__traceback__ if error is not None else None
-        if error is None or trace is None or code(error.code) == 0:
+        leaving, self.leaving = self.leaving, None
+        if leaving is None or leaving.went_on or code(leaving.status) == 0:
             return None
-        outermost = trace.tb_frame
-        went_on = outermost.f_back is not None or outermost.f_lasti != trace.tb_lasti
-        return None if went_on else error
+        return leaving
 
 
 def code(status: object) -> int:

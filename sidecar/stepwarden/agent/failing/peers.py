@@ -51,7 +51,7 @@ class Peers:
         self.known |= set(map(name, new))
         others = [each for each in new if each.kind != "RankFailed" or each.rank != self.rank]
         for each in others:
-            self.say("\n".join(lines(each)))
+            self.say("\n".join([*lines(each), *of_others(each.evidence.get("stacks"), self.rank)]))
         if others and not self.ends():
             stack = stacks.of(threading.main_thread())
             self.say(f"rank {self.rank} itself is at step {self.step()}:\n{stack}")
@@ -85,6 +85,12 @@ def lines(finding: Finding) -> list[str]:
     found = [f"{who} {VERBS.get(finding.kind, finding.kind)} at step {finding.step}: {finding.message}"]
     texts = [str(finding.evidence.get(each) or "").rstrip() for each in TEXTS]
     return found + list(filter(None, texts)) + of_tensors(finding.evidence.get("tensors"))
+
+
+def of_others(stacks: Any, own: int) -> list[str]:
+    """Put the stacks that a finding has of other ranks than this one."""
+    others = stacks.items() if isinstance(stacks, Mapping) else ()
+    return [f"rank {rank} is at\n{str(text).rstrip()}" for rank, text in others if str(rank) != str(own)]
 
 
 def of_tensors(tensors: Any) -> list[str]:
