@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stepwarden import policy
-from stepwarden.probes import ALL, NonFinite, Observation, replicas, settings
+from stepwarden.probes import ALL, NonFinite, Observation, ranks, replicas, settings
 from stepwarden.wire import Finding, Verdict, from_line, to_line
 
 NAN, INF = math.nan, math.inf
@@ -161,7 +161,7 @@ def test_nothing_said_is_the_default(text):
 
 
 def test_every_probe_has_its_parameters_listed():
-    assert set(settings.DEFAULTS) == set(ALL) | set(replicas.KINDS)
+    assert set(settings.DEFAULTS) == set(ALL) | set(replicas.KINDS) | set(ranks.DEFAULTS)
     assert set(settings.DEFAULTS) == set(policy.KINDS) - {"RankFailed"}
 
 

@@ -56,7 +56,7 @@ def execute(prepared: Plan, folder: Path, scratch: Path) -> int:
     if prepared.notes:
         say(*prepared.notes)
     processes.adopt_orphans()
-    sidecar = Sidecar(scratch, folder, prepared.ranks, secrets.token_urlsafe(24))
+    sidecar = Sidecar(scratch, folder, prepared.ranks, secrets.token_urlsafe(24), prepared.probes)
     variables = plan.variables(prepared, scratch) | {wire.ENV_REPLAYS: str((folder / "replays").resolve())}
     fleet = Fleet(variables, lambda: sidecar.pid)
     supervisor = Supervisor(prepared, sidecar, fleet, interactive=terminal.interactive())

@@ -1,12 +1,15 @@
 """The sidecar of this machine: started, and started again when it dies. The training goes on meanwhile."""
 
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from stepwarden import wire
 from stepwarden.cli.failure import UsageError
@@ -22,12 +25,15 @@ PORT = "port"  # the file in which it says its port
 class Sidecar:
     """The process, and the hub that it serves."""
 
-    def __init__(self, directory: Path, report: Path, ranks: int, token: str) -> None:
+    def __init__(
+        self, directory: Path, report: Path, ranks: int, token: str, probes: Mapping[str, Any]
+    ) -> None:
         self.directory, self.log, self.token = directory, report / "sidecar.log", token
         self.variables = {
             wire.ENV_DIRECTORY: str(directory),
             wire.ENV_TOKEN: token,
             wire.ENV_RANKS: str(ranks),
+            wire.ENV_PROBES: json.dumps(probes),
             wire.ENV_POD: "0",
             wire.ENV_PORT: "0",
             wire.ENV_REPORT: str(report),

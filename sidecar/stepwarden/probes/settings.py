@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from stepwarden.probes import replicas
+from stepwarden.probes import ranks, replicas
 from stepwarden.probes.registry import ALL
 
 DEFAULTS: Mapping[str, Mapping[str, float]] = {
+    **ranks.DEFAULTS,
     **{kind: {} for kind in replicas.KINDS},  # those that the hub alone finds have no parameters
     **{kind: probe.DEFAULTS for kind, probe in ALL.items()},
 }

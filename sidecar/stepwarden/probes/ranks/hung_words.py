@@ -1,0 +1,175 @@
+"""What is said of ranks that hang: findings that name who waits, who is missing, and where each stands."""
+
+from collections.abc import Sequence
+from pathlib import PurePath
+from typing import Any
+
+from stepwarden.probes.ranks.pace import Pace
+from stepwarden.probes.ranks.seen import PAUSES, Seen, name
+from stepwarden.wire import Finding, Verdict
+
+SHOWN = 16  # ranks whose stacks and places are in the evidence: those to blame first
+STACK = 4000  # characters of one stack, its end
+
+
+def missing(late: Sequence[Seen], waiting: Sequence[Seen], seen: Sequence[Seen], limits: Pace) -> Verdict:
+    """Say which ranks do not come."""
+    waited = max(each.waits or each.spins for each in waiting)
+    first = late[0]
+    do = "does" if len(late) == 1 else "do"
+    message = (
+        f"{name(ranks(late))} {do} not come to what {name(ranks(waiting))} {verb(waiting, 'wait')} in for "
+        f"{waited:.1f} s, {where(waiting[0])}; at this pace {limits.tight:.2g} s is late. {state(first)}"
+    )
+    return bad("Missing", message, late, waiting, seen, limits)
+
+
+def ended(gone: Sequence[Seen], waiting: Sequence[Seen], seen: Sequence[Seen], limits: Pace) -> Verdict:
+    """Say that ranks wait for some that have ended."""
+    waited = min(each.waits or each.spins for each in waiting)
+    message = (
+        f"{name(ranks(waiting))} {verb(waiting, 'wait')} for {waited:.1f} s, {where(waiting[0])}, and "
+        f"{name(ranks(gone))} {'has' if len(gone) == 1 else 'have'} ended: let every rank take the "
+        "same number of steps (uneven data: DistributedSampler, or the wrapper's join())"
+    )
+    return bad("Ended", message, gone, waiting, seen, limits)
+
+
+def everyone(waiting: Sequence[Seen], seen: Sequence[Seen], limits: Pace, *, apart: bool) -> Verdict:
+    """Say that all ranks wait."""
+    waited = min(each.waits or each.spins for each in waiting)
+    places = "; ".join(f"rank {each.rank} {where(each)}" for each in waiting[:4])
+    more = f"; and {len(waiting) - 4} more" if len(waiting) > 4 else ""  # noqa: PLR2004 - as many as named
+    if apart:
+        why = (
+            "in collectives that are not the same one, so none can end: every rank has to call the same ones "
+            "in the same order, also behind an exception that only one rank catches"
+        )
+    else:
+        why = "in the same collective, and it does not end: look at the network between their machines"
+    message = f"all {len(waiting)} ranks wait for {waited:.1f} s, {why} ({places}{more})"
+    return bad("Apart" if apart else "AllWait", message, waiting, waiting, seen, limits, blamed=False)
+
+
+def stopped(live: Sequence[Seen], seen: Sequence[Seen], limits: Pace, rest: float) -> Verdict:
+    """Say that nothing moves although nobody waits for another rank."""
+    alone = len(live) == 1
+    subject = f"rank {live[0].rank} has not" if alone else "no rank has"
+    message = f"{subject} got any further for {rest:.0f} s. {state(live[0])}"
+    return bad("Stopped", message, live, [], seen, limits, blamed=alone)
+
+
+def state(rank: Seen) -> str:
+    """Say what a rank is at that does not come, and what to do about it."""
+    subject, at = f"Rank {rank.rank}", f"in the {part(rank)}{place(rank)}"
+    if rank.cut:
+        gone = "neither it nor its pod's sidecar has been heard from"
+        return f"{subject}: {gone} for {rank.silent:.1f} s: its machine, or the network to it, is gone"
+    if rank.silent > 1:
+        reason = "stopped (SIGSTOP, a debugger), frozen, or one call holds the interpreter"
+        return f"{subject}'s process has said nothing for {rank.silent:.1f} s, last {at}: it is {reason}"
+    return f"{subject} {doing(rank, at)}"
+
+
+def doing(rank: Seen, at: str) -> str:
+    """Say what a rank is at that still speaks."""
+    marks = set(rank.pulse.marks)
+    if "locked" in marks:
+        return f"waits {at} for a lock, an event or a thread that does not come: see its stack"
+    if "loading" in marks:
+        return f"waits {at} for data: look at the DataLoader's workers, and at where they read"
+    if PAUSES & marks:
+        return f"has been {', '.join(sorted(PAUSES & marks))} for long, {at}"
+    if rank.still:
+        verb = "sleeps" if "sleeping" in marks else "stands still"
+        return f"{verb} {at}, for {rank.still:.1f} s: see its stack"
+    return f"works {at} without coming to an end"
+
+
+def part(rank: Seen) -> str:
+    """Name the part of a step."""
+    named = {"data": "code between two steps", "starting": "code before the first step"}
+    phase = rank.pulse.phase
+    return named.get(phase, "optimizer" if phase == "optimizer" else f"{phase} pass")
+
+
+def where(rank: Seen) -> str:
+    """Say in which collective a rank waits: `in all_reduce (train.py:30, its 41st)`."""
+    pulse = rank.pulse
+    if not pulse.collective:
+        return f"in the {part(rank)}{place(rank)}"
+    count = f", its collective number {pulse.sequence}" if pulse.sequence > 0 else ""
+    here = f"{spot(rank)}{count}".removeprefix(", ")
+    return f"in {pulse.collective} ({here})" if here else f"in {pulse.collective}"
+
+
+def place(rank: Seen) -> str:
+    """Say a user's line as ` (train.py:30)`, nothing where it isn't known."""
+    return f" ({spot(rank)})" if rank.pulse.file else ""
+
+
+def spot(rank: Seen) -> str:
+    """Return a user's line as `train.py:30`."""
+    return f"{PurePath(rank.pulse.file).name}:{rank.pulse.line}" if rank.pulse.file else ""
+
+
+def verb(of: Sequence[Seen], word: str) -> str:
+    """Put a verb for one rank, or for several."""
+    return f"{word}s" if len(of) == 1 else word
+
+
+def ranks(of: Sequence[Seen]) -> list[int]:
+    """Return their numbers."""
+    return [each.rank for each in of]
+
+
+def bad(  # noqa: PLR0913, PLR0917 - who is to blame, who waits and who else there is
+    reason: str,
+    message: str,
+    guilty: Sequence[Seen],
+    waiting: Sequence[Seen],
+    seen: Sequence[Seen],
+    limits: Pace,
+    *,
+    blamed: bool = True,
+) -> Verdict:
+    """Make the finding."""
+    order = [*guilty, *(each for each in seen if each not in guilty)][:SHOWN]
+    first = guilty[0].pulse
+    finding = Finding(
+        kind="RankHung",
+        severity="critical",
+        step=min(each.pulse.step for each in guilty),
+        rank=first.rank if blamed else None,
+        ranks=tuple(ranks(guilty)),
+        file=first.file,
+        line=first.line,
+        message=message,
+        evidence={
+            "why": reason,
+            "limit_seconds": limits.tight,
+            "waiting": [told(each) for each in waiting[:SHOWN]],
+            "missing": [told(each) for each in guilty[:SHOWN]] if blamed else [],
+            "stacks": {str(each.rank): each.pulse.stack[-STACK:] for each in order if each.pulse.stack},
+        },
+    )
+    return Verdict("bad", reason, message, finding)
+
+
+def told(rank: Seen) -> dict[str, Any]:
+    """Put what a rank is at as evidence."""
+    pulse = rank.pulse
+    body = {
+        "rank": rank.rank,
+        "step": pulse.step,
+        "phase": pulse.phase,
+        "collective": pulse.collective,
+        "sequence": pulse.sequence,
+        "seconds": round(rank.waits or rank.still, 2),
+        "silent": round(rank.silent, 2) if rank.silent > 1 else None,
+        "marks": list(pulse.marks),
+        "file": pulse.file,
+        "line": pulse.line,
+        "node": pulse.node,
+    }
+    return {key: value for key, value in body.items() if value not in (None, "", [])}

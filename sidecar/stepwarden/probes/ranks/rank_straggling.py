@@ -1,0 +1,234 @@
+"""
+RankStraggling: a rank needs more time of its own for a step than the others do.
+
+Time inside collectives is waiting, and doesn't count: who waits for a slow rank is not slow. Steps differ by
+themselves, so a rank is called slow only where the difference stands out from its own variation, or is plain.
+"""
+
+import heapq
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, median, stdev
+from types import MappingProxyType
+
+from stepwarden.probes.ranks.seen import name, number
+from stepwarden.pulse import Pulse
+from stepwarden.wire import Finding, Verdict
+
+KIND = "RankStraggling"
+DEFAULTS: Mapping[str, float] = MappingProxyType(
+    {
+        "factor": 1.5,  # of the median of the other ranks' own time
+        "seconds": 0.02,  # a step, that it takes longer at least,
+        "part": 0.1,  # and of the whole step
+        "laps": 8.0,  # in a row that are looked at, each of 5 steps or a second
+        "plain": 5.0,  # the factor that is plain after two laps
+    }
+)
+KEPT = 32  # laps
+SURE = 6.0  # standard errors that the mean difference is from none (Student's t: 8 laps by chance 1 in 3700)
+PLAIN_STEPS = 8  # steps of the two laps
+STEADY = 0.6  # of what is plain in both, in each of the two laps
+RECOVERED = 0.5  # of the excess that makes a factor
+MOST = 1e6  # seconds a step that are believed
+SHOWN = 16  # ranks whose times are in the evidence
+WAITING = "waiting"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """
+    A rank's part of a lap: `own` seconds a step by phase, `period` those of the whole step.
+
+    `typical` is the median of its last whole steps.
+    """
+
+    steps: int
+    step: int
+    own: Mapping[str, float]
+    period: float
+    typical: float
+    node: str = ""
+
+    @property
+    def total(self) -> float:
+        """Its own seconds a step."""
+        return sum(self.own.values())
+
+
+Lap = Mapping[int, Part]  # by rank
+
+
+@dataclass(frozen=True, slots=True)
+class Slow:
+    """A rank that is slow: own seconds a step against the others', and where most of it is spent."""
+
+    rank: int
+    own: float
+    others: float
+    phase: str
+    in_phase: tuple[float, float]
+    last: Part
+
+    @property
+    def factor(self) -> float:
+        """How many times as long it takes."""
+        return self.own / self.others if self.others > 0 else math.inf
+
+
+def part(start: Pulse, end: Pulse) -> Part:
+    """Make a rank's part of a lap of the pulses at its ends; the latter has counted more steps."""
+    steps = end.steps - start.steps
+    spent = {
+        phase: min(number(seconds - start.spent.get(phase, 0.0)) / steps, MOST)
+        for phase, seconds in end.spent.items()
+    }
+    own = {phase: seconds for phase, seconds in spent.items() if phase != WAITING}
+    return Part(steps, end.step - 1, own, sum(spent.values()), number(end.median), end.node)
+
+
+def slow(laps: Sequence[Lap], settings: Mapping[str, float]) -> Iterator[Slow]:
+    """Yield the ranks that are slow by the last laps; only those are looked at closely that may be."""
+    totals = {rank: each.total for rank, each in laps[-1].items()} if laps else {}
+    middle = median(totals.values()) if totals else 0.0
+    slowest = heapq.nlargest(SHOWN, totals, key=lambda rank: totals[rank])
+    for rank in sorted(slowest):
+        if totals[rank] > middle and (found := judge(rank, laps, settings)):
+            yield found
+
+
+def judge(rank: int, laps: Sequence[Lap], settings: Mapping[str, float]) -> Slow | None:
+    """Say whether a rank is slow: plainly in two laps, or beyond doubt in more."""
+    recent = since(rank, laps)
+    if len(recent) > 1 and plainly(rank, recent[-2:], settings):
+        return measured(rank, recent[-2:])
+    count = int(settings["laps"])
+    while 1 < count <= len(recent):
+        if surely(rank, recent[-count:], settings):
+            return measured(rank, recent[-count:])
+        count *= 2
+    return None
+
+
+def since(rank: int, laps: Sequence[Lap]) -> list[Lap]:
+    """Return the last laps on end that a rank and another one took part in."""
+    taken: list[Lap] = []
+    for lap in reversed(laps):
+        if rank not in lap or len(lap) == 1:
+            break
+        taken.append(lap)
+    return taken[::-1]
+
+
+def plainly(rank: int, laps: Sequence[Lap], settings: Mapping[str, float]) -> bool:
+    """
+    Whether a rank takes several times as long, in each of the laps.
+
+    So may one whose data stalls now and then: it is plain only where the typical step is as slow as the mean,
+    and where this rank's own time makes it so.
+    """
+    whole, parts = measured(rank, laps), [lap[rank] for lap in laps]
+    return (
+        sum(each.steps for each in parts) >= PLAIN_STEPS
+        and all(measured(rank, [lap]).factor >= STEADY * settings["plain"] for lap in laps)
+        and all(each.total >= STEADY * each.period for each in parts)
+        and parts[-1].typical >= STEADY * whole.own
+        and whole.factor >= settings["plain"]
+        and weighs(whole, settings)
+    )
+
+
+def surely(rank: int, laps: Sequence[Lap], settings: Mapping[str, float]) -> bool:
+    """Whether a rank takes longer by more than laps differ by themselves."""
+    whole = measured(rank, laps)
+    if whole.factor < settings["factor"] or not weighs(whole, settings):
+        return False
+    more = [lap[rank].total - others(rank, lap) for lap in laps]
+    return fmean(more) > SURE * stdev(more) / math.sqrt(len(more))
+
+
+def weighs(found: Slow, settings: Mapping[str, float]) -> bool:
+    """Whether it matters to the whole step."""
+    return found.own - found.others >= max(settings["seconds"], settings["part"] * found.last.period)
+
+
+def recovered(rank: int, laps: Sequence[Lap], settings: Mapping[str, float]) -> bool:
+    """Whether a rank that was slow no longer is."""
+    recent = since(rank, laps)[-int(settings["laps"]) :]
+    if len(recent) < settings["laps"]:
+        return False
+    return measured(rank, recent).factor < 1 + RECOVERED * (settings["factor"] - 1)
+
+
+def measured(rank: int, laps: Sequence[Lap]) -> Slow:
+    """Put a rank's own time beside the median of the others' over laps."""
+    last = laps[-1][rank]
+    steps = [lap[rank].steps for lap in laps]
+    own = weighted([lap[rank].total for lap in laps], steps)
+    rest = weighted([others(rank, lap) for lap in laps], steps)
+    phases = {
+        phase: (
+            weighted([lap[rank].own.get(phase, 0.0) for lap in laps], steps),
+            weighted([others(rank, lap, phase) for lap in laps], steps),
+        )
+        for phase in last.own
+    }
+    most = max(phases, key=lambda phase: phases[phase][0] - phases[phase][1], default="")
+    return Slow(rank, own, rest, most, phases.get(most, (0.0, 0.0)), last)
+
+
+def weighted(values: Sequence[float], steps: Sequence[int]) -> float:
+    """Return the mean a step over laps of so many steps."""
+    return sum(value * count for value, count in zip(values, steps, strict=True)) / max(sum(steps), 1)
+
+
+def others(rank: int, lap: Lap, phase: str | None = None) -> float:
+    """Return the median of the other ranks' own time, in a phase or in all."""
+    return median(
+        [each.total if phase is None else each.own.get(phase, 0.0) for r, each in lap.items() if r != rank]
+    )
+
+
+def tell(found: Sequence[Slow], lap: Lap) -> Verdict:
+    """Make one finding of the ranks that turned out to be slow."""
+    worst = max(found, key=lambda each: each.own - each.others)
+    ranks = sorted(each.rank for each in found)
+    also = [rank for rank in ranks if rank != worst.rank]
+    more = f" (so {'is' if len(also) == 1 else 'are'} {name(also)})" if also else ""
+    mine, theirs = worst.in_phase
+    at = f" on {worst.last.node}" if worst.last.node else ""
+    times = f"{worst.factor:.2g} times" if math.isfinite(worst.factor) else "far beyond"
+    message = (
+        f"rank {worst.rank}{at} is slow{more}: it takes {worst.own:.3g} s of its "
+        f"own a step, {times} the {worst.others:.3g} s of the other ranks, most of it in "
+        f"{called(worst.phase)} ({mine:.3g} s against {theirs:.3g} s); the others wait for it"
+    )
+    own = {str(rank): round(lap[rank].total, 6) for rank in [*ranks, *sorted(set(lap) - set(ranks))][:SHOWN]}
+    finding = Finding(
+        kind=KIND,
+        severity="warning",
+        step=max(0, worst.last.step),
+        rank=worst.rank,
+        ranks=tuple(ranks),
+        message=message,
+        evidence={
+            "phase": worst.phase,
+            "factor": worst.factor,
+            "own_seconds": worst.own,
+            "others_seconds": worst.others,
+            "phase_seconds": mine,
+            "phase_others_seconds": theirs,
+            "step_seconds": worst.last.period,
+            "node": worst.last.node,
+            "own": own,
+        },
+    )
+    return Verdict("bad", "Slow", message, finding)
+
+
+def called(phase: str) -> str:
+    """Name a phase."""
+    return {"data": "the code between two steps (data)", "optimizer": "the optimizer"}.get(
+        phase, f"the {phase} pass"
+    )

@@ -1,0 +1,85 @@
+"""A rank as the hub sees it: its last pulse, and for how long nothing has changed by the hub's own clock."""
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from stepwarden.pulse import Pulse
+from stepwarden.wire import State
+
+PAUSES = frozenset({"evaluating", "checkpointing", "compiling"})  # marks of what may take minutes
+OWN = frozenset({"sleeping", "loading", "locked"})  # marks of a rank that waits for no other rank
+TRAINING = frozenset({"forward", "backward", "optimizer"})
+NAMED = 4  # ranks that a message names one by one
+FRAME = re.compile(r'File "([^"]+)", line \d+')
+REDUCES = ("torch/distributed/", "torch/nn/parallel/", "torch/autograd/graph.py", "torch/_dynamo/")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """
+    One rank. All durations are seconds by the hub's clock: ranks' clocks are never compared.
+
+    `silent`: since the rank last said anything; `cut`: nor did its pod's sidecar. `unmoved`: since it told
+    another step, phase or collective. `within`: since what came before says nothing of now (the hub's
+    start, the end of a hold, a new process): what a rank says of its own stillness counts only as far.
+    """
+
+    pulse: Pulse
+    state: State = "running"
+    silent: float = 0.0
+    cut: bool = False
+    unmoved: float = 0.0
+    within: float = math.inf
+
+    @property
+    def rank(self) -> int:
+        """Its number."""
+        return self.pulse.rank
+
+    @property
+    def still(self) -> float:
+        """Seconds in which its main thread did nothing at all."""
+        return min(number(self.pulse.still), self.within)
+
+    @property
+    def waits(self) -> float:
+        """
+        Seconds that it has waited for other ranks; 0 while it does something of its own.
+
+        DistributedDataParallel reduces in C++, behind `backward()`: there only stillness tells.
+        """
+        pulse = self.pulse
+        if pulse.collective:
+            return min(number(pulse.waiting), self.within)
+        if pulse.phase not in TRAINING or PAUSES & set(pulse.marks) or OWN & set(pulse.marks):
+            return 0.0
+        inside = reduces(pulse.stack)
+        return self.still if inside or (inside is None and pulse.phase != "forward") else 0.0
+
+    @property
+    def spins(self) -> float:
+        """Seconds that it may have waited for a device, which uses the processor: it came no further."""
+        busy = self.pulse.phase in TRAINING and not (PAUSES | OWN) & set(self.pulse.marks)
+        return min(self.unmoved, self.within) if busy else 0.0
+
+
+def reduces(stack: str) -> bool | None:
+    """Whether the innermost call is one that may wait for other ranks; None where there is no stack."""
+    frames = FRAME.findall(stack)
+    return any(part in frames[-1] for part in REDUCES) if frames else None
+
+
+def number(value: float | None) -> float:
+    """Return a duration that a rank told, 0 where it is none."""
+    return value if value is not None and math.isfinite(value) and value > 0 else 0.0
+
+
+def name(ranks: Sequence[int]) -> str:
+    """Name ranks: `rank 3`, `ranks 0 and 1`, `ranks 0, 1, 2, 3 and 12 more`."""
+    if len(ranks) == 1:
+        return f"rank {ranks[0]}"
+    if len(ranks) > NAMED:
+        return f"ranks {', '.join(map(str, ranks[:NAMED]))} and {len(ranks) - NAMED} more"
+    return f"ranks {', '.join(map(str, ranks[:-1]))} and {ranks[-1]}"

@@ -1,0 +1,254 @@
+"""RankHung: who waits for whom, how long is too long at the job's own pace, and what is healthy."""
+
+import dataclasses
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stepwarden.probes.ranks import rank_hung
+from stepwarden.probes.ranks.seen import Seen
+from stepwarden.pulse import Pulse
+
+FIT = {"steps": 40, "median": 0.1, "spread": 0.01, "longest": 0.2, "file": "/x/train.py", "line": 30}
+FRESH = {"silent": 0.1, "state": "running", "cut": False, "unmoved": 0.0, "within": 1e9}
+
+
+def rank(number, phase="data", **more):
+    """A rank that makes ten steps a second."""
+    seen = {name: more.pop(name, default) for name, default in FRESH.items()}
+    return Seen(pulse=Pulse(rank=number, step=8, time=1.0, phase=phase, **FIT | more), **seen)
+
+
+def waiting(number, seconds=2.5, name="all_reduce", **more):
+    return rank(number, "backward", collective=name, waiting=seconds, sequence=41, **more)
+
+
+def still(number, phase, seconds=2.5, **more):
+    return rank(number, phase, still=seconds, unmoved=seconds, **more)
+
+
+def judge(*seen, expected=None, **settings):
+    return rank_hung.judge(seen, {**rank_hung.DEFAULTS, **settings}, expected)
+
+
+STACK = '  File "/lib/torch/autograd/graph.py", line 8, in run\n'
+USERS = '  File "/lib/torch/autograd/graph.py", line 8, in run\n  File "/x/train.py", line 9, in hook\n'
+
+BAD = {
+    "a lock between two steps": [waiting(0), still(1, "data", marks=("locked",))],
+    "sleeps in its forward": [still(0, "backward"), still(1, "forward", marks=("sleeping",))],
+    "stands in its forward": [waiting(0), still(1, "forward")],
+    "sleeps in a hook of its backward": [
+        still(0, "backward", stack=STACK),
+        still(1, "backward", stack=USERS, marks=("sleeping",)),
+    ],
+    "stopped": [waiting(0, 3.0), rank(1, "forward", silent=3.0)],
+    "stopped while it waited itself": [waiting(0, 3.0), waiting(1, 0.1, silent=3.0)],
+    "stopped between two steps": [waiting(0, 5.2), rank(1, silent=5.2)],
+    "cut off": [waiting(0, 3.0), waiting(1, 3.0, silent=3.0, cut=True)],
+    "stopped in the first steps": [
+        waiting(0, 31.0, steps=1, median=None),
+        rank(1, "forward", steps=1, silent=31.0),
+    ],
+    "reads for too long": [waiting(0, 31.0), still(1, "data", 31.0, marks=("loading",))],
+    "works without an end": [waiting(0, 31.0), rank(1, "forward", unmoved=31.0)],
+    "evaluates for too long": [waiting(0, 601.0), still(1, "data", 601.0, marks=("evaluating",))],
+    "behind a barrier, for long": [waiting(0, 121.0, "barrier"), still(1, "data", 121.0)],
+    "the others' devices spin": [
+        rank(0, "backward", unmoved=3.0),
+        still(1, "data", 3.0, marks=("locked",)),
+    ],
+}
+
+
+@pytest.mark.parametrize("seen", BAD.values(), ids=BAD)
+def test_the_missing_rank_is_named(seen):
+    verdict = judge(*seen)
+    assert verdict.reason == "Missing"
+    found = verdict.finding
+    assert (found.kind, found.severity, found.rank, found.ranks, found.step) == (
+        "RankHung",
+        "critical",
+        1,
+        (1,),
+        8,
+    )
+    assert (found.file, found.line) == ("/x/train.py", 30)
+    assert [each["rank"] for each in found.evidence["waiting"]] == [0]
+
+
+SLOW = {"median": 5.0, "spread": 0.1, "longest": 6.0}
+HEALTHY = {
+    "on time": [waiting(0, 1.9), still(1, "forward", 1.9)],
+    "evaluates for 20 s": [waiting(0, 20.0), still(1, "data", 20.0)],
+    "evaluates in a forward pass": [
+        waiting(0, 100.0),
+        rank(1, "forward", marks=("evaluating",), unmoved=99.0),
+    ],
+    "saves, and the others meet in a barrier": [waiting(0, 100.0, "barrier"), still(1, "data", 100.0)],
+    "saves": [waiting(0, 300.0), still(1, "data", 300.0, marks=("checkpointing",))],
+    "compiles": [waiting(0, 300.0), rank(1, "forward", marks=("compiling",), unmoved=300.0)],
+    "compiles and holds the interpreter": [
+        waiting(0, 20.0),
+        rank(1, "forward", marks=("compiling",), silent=20.0),
+    ],
+    "works for 20 s": [waiting(0, 20.0), rank(1, "forward", unmoved=20.0)],
+    "works between two steps": [waiting(0, 300.0), rank(1, unmoved=300.0)],
+    "a collection of garbage": [waiting(0, 4.0), rank(1, silent=4.0)],
+    "the first steps": [
+        waiting(0, 300.0, steps=2, median=9.0),
+        still(1, "forward", 300.0, steps=2, median=9.0),
+    ],
+    "long steps": [waiting(0, 40.0, **SLOW), still(1, "forward", 40.0, **SLOW)],
+    "a pause of these steps came before": [
+        waiting(0, 20.0, longest=20.0),
+        still(1, "forward", 20.0, longest=20.0),
+    ],
+    "after a hold": [waiting(0, 300.0, within=1.0), still(1, "forward", 300.0, within=1.0)],
+    "all pause": [still(0, "data", 500.0), still(1, "data", 500.0)],
+    "one transfer of all": [waiting(0, 20.0), waiting(1, 20.0)],
+    "sends to who receives": [waiting(0, 20.0, "send", line=3), waiting(1, 20.0, "recv", line=4)],
+    "one has just come": [waiting(0, 20.0), waiting(1, 0.1)],
+    "has stood, and moves": [waiting(0, 20.0), still(1, "forward", 0.5)],
+    "one alone reads": [still(0, "data", 500.0)],
+}
+
+
+@pytest.mark.parametrize("seen", HEALTHY.values(), ids=HEALTHY)
+def test_healthy_ranks_are_let_be(seen):
+    assert judge(*seen).status == "ok"
+
+
+@pytest.mark.parametrize("state", ["held", "failed"])
+def test_who_waits_for_a_rank_that_is_held_or_failed_is_not_judged(state):
+    verdict = judge(waiting(0, 300.0), rank(1, state=state))
+    assert (verdict.status, verdict.reason) == ("unknown", "NotRunning")
+
+
+def test_without_a_pulse_nothing_is_known():
+    assert judge().status == "unknown"
+    assert judge(waiting(0, 300.0), expected=2).status == "unknown"
+    assert judge(rank(0, silent=9.0), rank(1)).status == "unknown"
+
+
+def test_collectives_that_do_not_match_are_named_with_their_places():
+    verdict = judge(waiting(0), waiting(1, 2.2, "barrier", line=40))
+    found = verdict.finding
+    assert (verdict.reason, found.rank, found.ranks) == ("Apart", None, (0, 1))
+    assert "rank 0 in all_reduce (train.py:30, its collective number 41)" in found.message
+    assert "rank 1 in barrier (train.py:40, its collective number 41)" in found.message
+
+
+def test_a_collective_of_all_that_does_not_end_is_told_later():
+    verdict = judge(waiting(0, 31.0), waiting(1, 30.5))
+    assert (verdict.reason, verdict.finding.rank) == ("AllWait", None)
+    assert "network" in verdict.finding.message
+
+
+def test_ranks_that_wait_for_one_that_ended_are_told():
+    verdict = judge(waiting(0), rank(1, state="ended"))
+    assert (verdict.reason, verdict.finding.rank) == ("Ended", 1)
+    assert judge(waiting(0, 1.9), rank(1, state="ended")).status != "bad"
+
+
+def test_the_one_rank_of_a_job_is_given_more_time():
+    assert judge(still(0, "forward", 29.0), expected=1).status == "ok"
+    verdict = judge(still(0, "forward", 31.0), expected=1)
+    assert (verdict.reason, verdict.finding.rank) == ("Stopped", 0)
+    assert judge(still(0, "data", 601.0)).status == "bad"
+    assert judge(still(0, "forward", 500.0, marks=("compiling",))).status == "ok"
+
+
+def test_nobody_moves_for_ten_minutes():
+    verdict = judge(still(0, "data", 601.0), still(1, "data", 602.0))
+    assert (verdict.reason, verdict.finding.rank, verdict.finding.ranks) == ("Stopped", None, (0, 1))
+
+
+def test_of_many_ranks_those_that_are_missing_are_blamed_and_those_on_their_way_are_not():
+    ranks = [waiting(number, 3.0) for number in range(60)]
+    ranks[7] = still(7, "forward", 2.9, stack="s" * 9000)
+    ranks[9] = still(9, "forward", 2.9)
+    ranks[11] = rank(11, "forward", unmoved=0.2)
+    found = judge(*ranks, expected=60).finding
+    assert (found.rank, found.ranks) == (7, (7, 9))
+    assert len(found.evidence["waiting"]) == 16
+    assert len(found.evidence["stacks"]["7"]) == 4000
+
+
+@pytest.mark.parametrize(
+    ("missing", "said"),
+    [
+        (still(1, "data", marks=("locked",)), "waits in the code between two steps (train.py:30) for a lock"),
+        (still(1, "forward", marks=("sleeping",)), "sleeps in the forward pass (train.py:30), for 2.5 s"),
+        (rank(1, "forward", silent=3.0), "said nothing for 3.0 s"),
+        (rank(1, "forward", silent=3.0, cut=True), "network"),
+    ],
+)
+def test_the_sentence_says_who_where_and_what_to_look_at(missing, said):
+    message = judge(waiting(0), missing).finding.message
+    assert message.startswith(
+        "rank 1 does not come to what rank 0 waits in for 2.5 s, in all_reduce (train.py:30"
+    )
+    assert said in message
+
+
+def test_the_limit_can_be_set():
+    assert judge(waiting(0, 3.5), still(1, "forward", 3.5), seconds=4.0).status == "ok"
+    assert judge(waiting(0, 1.2), still(1, "forward", 1.2), seconds=1.0).status == "bad"
+
+
+durations = st.one_of(st.none(), st.floats(allow_nan=True), st.floats(0, 100))
+seconds = st.floats() | st.floats(0, 1000)
+pulses = st.builds(
+    Pulse,
+    rank=st.integers(0, 3),
+    step=st.integers(),
+    time=seconds,
+    phase=st.sampled_from(["starting", "data", "forward", "backward", "optimizer"]),
+    still=seconds,
+    stack=st.sampled_from(["", STACK, USERS, "x"]),
+    file=st.none() | st.text(max_size=5),
+    line=st.none() | st.integers(),
+    collective=st.sampled_from(["", "", "all_reduce", "barrier", "send"]),
+    sequence=st.integers(),
+    waiting=seconds,
+    marks=st.lists(st.sampled_from(["locked", "sleeping", "evaluating", "?"]), max_size=2).map(tuple),
+    median=durations,
+    spread=durations,
+    longest=durations,
+    steps=st.integers() | st.integers(5, 9),
+)
+ranks = st.builds(
+    Seen,
+    pulse=pulses,
+    state=st.sampled_from(["running", "running", "running", "held", "failed", "ended"]),
+    silent=seconds,
+    cut=st.booleans(),
+    unmoved=seconds,
+    within=seconds,
+)
+
+
+@given(st.lists(ranks, max_size=5), st.none() | st.integers(1, 5))
+def test_any_pulses_are_judged(seen, expected):
+    verdict = judge(*seen, expected=expected)
+    assert (verdict.finding is not None) == (verdict.status == "bad")
+
+
+@given(
+    median=st.floats(0.01, 20.0),
+    jitter=st.lists(st.floats(0.0, 1.0), min_size=2, max_size=8),
+    into=st.floats(0.0, 1.0),
+)
+def test_a_rank_that_is_late_by_no_more_than_its_job_often_is_never_hangs(median, jitter, into):
+    """All but the first wait for the time that the first one needs: up to thrice the median."""
+    waits = 3 * median * into
+    pace = {"median": median, "spread": 0.2 * median, "longest": 3 * median}
+    others = [waiting(1 + number, waits * part, **pace) for number, part in enumerate(jitter)]
+    assert judge(still(0, "forward", waits, **pace), *others).status == "ok"
+
+
+def test_a_rank_as_told_has_no_words_that_json_does_not_know():
+    seen = dataclasses.replace(waiting(0), pulse=dataclasses.replace(waiting(0).pulse, waiting=float("inf")))
+    assert judge(seen, still(1, "forward")).status == "ok"
