@@ -106,7 +106,7 @@ class Job:
 
     def is_settled(self, which: Key, pending: Pending, now: float) -> bool:
         """Whether every rank that lives has been through the finding's step, or has had its time."""
-        kind, step, _ = which
+        kind, step, *_ = which
         if kind in OWN or now >= pending.since + SETTLE or len(self.pending) > KEPT:
             return True
         all_known = self.expected is None or len(self.ranks) >= self.expected

@@ -14,8 +14,9 @@ import aiohttp
 
 from stepwarden.wire import Finding, Orders, from_line, to_line
 from stepwarden_sidecar.digest import digest
+from stepwarden_sidecar.merge import Own
 from stepwarden_sidecar.server import HUB_HEADER, STANDBY_HEADER
-from stepwarden_sidecar.sidecar import Own, Sidecar
+from stepwarden_sidecar.sidecar import Sidecar
 
 log = logging.getLogger(__name__)
 

@@ -67,7 +67,7 @@ class Lives:
                         await self.answer(message, writer)
                     elif isinstance(message, RankState):
                         pid = message.pid
-                        self.sidecar.take([message])
+                        self.lives(message)
         finally:
             writer.close()
         if pid and not self.sidecar.closing:
@@ -102,8 +102,19 @@ class Lives:
         told = orders is not None and any(each.severity == "critical" for each in orders.told)
         return told and (rank.heard > when or self.sidecar.clock() >= when + PRINTING)
 
+    def lives(self, state: RankState) -> None:
+        """Take in that a rank is connected, for the first time or again."""
+        self.deaths.gone.pop(state.pid, None)
+        self.sidecar.take([state])
+        rank = self.rank_of(state.pid)
+        if rank is not None:
+            rank.dead = False
+
     def lost(self, pid: int) -> None:
         """Take in that a process' lifeline is closed."""
+        rank = self.rank_of(pid)
+        if rank is not None:
+            rank.dead = True
         self.deaths.lost(pid, self.sidecar.clock())
         self.judge()
         asyncio.get_running_loop().call_later(deaths.WORD, self.judge)

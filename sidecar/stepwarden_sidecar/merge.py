@@ -11,14 +11,25 @@ from dataclasses import replace
 from stepwarden.policy import SEVERITIES
 from stepwarden.wire import Finding
 
-Key = tuple[str, int, int | None]
+Key = tuple[str, int, int | None, int]
+Own = Key  # of a rank's own word
 
 OWN = frozenset({"RankFailed"})  # each rank fails its own way: its traceback must not be lost in another's
 
 
 def key(finding: Finding) -> Key:
     """Return what two findings share that are the same one, seen by two ranks."""
-    return (finding.kind, finding.step, finding.rank if finding.kind in OWN else None)
+    return own(finding) if finding.kind in OWN else (finding.kind, finding.step, None, 0)
+
+
+def own(finding: Finding) -> Own:
+    """
+    Return what two words of one rank about the same finding share.
+
+    A rank that torchrun has started again may fail at the same step again: that is another process' failure.
+    """
+    pid = finding.evidence.get("pid") if finding.kind in OWN else None
+    return (finding.kind, finding.step, finding.rank, pid if isinstance(pid, int) else 0)
 
 
 def merge(seen: Mapping[int, Finding], *, alone: bool) -> Finding:

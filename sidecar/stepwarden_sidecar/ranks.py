@@ -3,9 +3,10 @@
 import math
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from stepwarden.wire import Finding, RankReport, RankState, State, StepTaken
+from stepwarden_sidecar.merge import OWN, Own
 
 SILENT = 5.0  # seconds without a RankState, which comes once a second
 AGENT = "agent"  # the name under which an agent says that it can't tell anything any more
@@ -33,7 +34,8 @@ class Rank:
     seconds: float = 0.0
     overhead: float = 0.0
     dropped: int = 0
-    before: tuple[Finding, ...] = ()  # that ranks were told when it took the place of another process
+    dead: bool = False  # its lifeline is closed: at its socket's name there may be another process
+    before: frozenset[Own] = frozenset()  # what ranks were told when it took another process' place
 
     @property
     def steps_per_second(self) -> float | None:
@@ -98,6 +100,13 @@ class Ranks:
             known.recent.append(message.seconds)
             known.seconds += message.seconds
             known.counts[sum(bound < message.seconds for bound in BUCKETS)] += 1
+
+    def stamped(self, finding: Finding) -> Finding:
+        """Say in the evidence of a rank's end which process it was."""
+        known = self.known.get(finding.rank) if finding.kind in OWN and finding.rank is not None else None
+        if known is None or not known.pid or "pid" in finding.evidence:
+            return finding
+        return replace(finding, evidence={**finding.evidence, "pid": known.pid})
 
 
 def countable(seconds: float) -> bool:

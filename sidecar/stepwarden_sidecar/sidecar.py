@@ -30,6 +30,7 @@ from stepwarden_sidecar import agreement, holding
 from stepwarden_sidecar.changes import Changes
 from stepwarden_sidecar.inherited import Inherited
 from stepwarden_sidecar.job import KEPT, Job
+from stepwarden_sidecar.merge import Own, own
 from stepwarden_sidecar.pulses import Pulses
 from stepwarden_sidecar.ranks import Rank, Ranks
 from stepwarden_sidecar.replicas import ROOM, Replicas
@@ -43,8 +44,6 @@ log = logging.getLogger(__name__)
 
 OF_RANKS = (Finding, StepTaken, Replica, Pulse, RankState, Note)
 AGAIN = 1.0  # seconds after which orders are said again
-
-Own = tuple[str, int, int | None]
 
 
 class Sidecar:
@@ -89,7 +88,7 @@ class Sidecar:
         if self.settings.report:
             self.settings.report.mkdir(parents=True, exist_ok=True)
         self.orders, self.instruction = self.orders_file.load()
-        self.findings = {(each.kind, each.step, each.rank): each for each in self.own_journal.load()[-KEPT:]}
+        self.findings = {own(each): each for each in self.own_journal.load()[-KEPT:]}
         settled = self.journal.load() if not self.settings.hub else []
         self.inherited.take(settled)
         if not self.job:
@@ -98,8 +97,8 @@ class Sidecar:
         self.job.causes.told = self.orders.told
         self.replicas.restore(settled)
         if self.report_journal and settled:
-            written = {(each.kind, each.step, each.rank) for each in self.report_journal.load()}
-            self.report_journal.append(f for f in settled if (f.kind, f.step, f.rank) not in written)
+            written = set(map(own, self.report_journal.load()))
+            self.report_journal.append(each for each in settled if own(each) not in written)
         self.job.found(self.findings.values(), self.clock())
         if self.findings or settled:
             log.info(
@@ -159,7 +158,7 @@ class Sidecar:
         self.ranks.said(message, now)
         known = self.ranks.known[message.rank]
         if before is not None and before is not known:
-            known.before = self.orders.told
+            known.before = frozenset(map(own, self.orders.told))
         if state != known.state:
             reason = f": {message.reason}" if message.reason else ""
             log.info("rank %d is %s at step %d%s", message.rank, message.state, message.step, reason)
@@ -167,7 +166,7 @@ class Sidecar:
 
     def found(self, findings: Iterable[Finding], now: float) -> None:
         """Take in what the pod's ranks found; what is known already is passed over."""
-        new = {(each.kind, each.step, each.rank): each for each in findings}
+        new = {own(each): each for each in map(self.ranks.stamped, findings)}
         new = {key: finding for key, finding in new.items() if key not in self.findings}
         self.findings |= new
         while len(self.findings) > KEPT:
@@ -235,10 +234,10 @@ class Sidecar:
         """Say its orders to a rank that doesn't know them yet, and again each second."""
         name = (rank.rank, rank.pid)
         orders, when = self.told.get(name, (None, 0.0))
-        news = tuple(each for each in self.orders.told if each not in rank.before)
+        news = tuple(each for each in self.orders.told if own(each) not in rank.before)
         wanted = replace(self.orders, told=news)
         due = orders != wanted or now >= when + AGAIN
-        if due and rank.state != "ended" and self.tell(rank.rank, wanted):
+        if due and rank.state != "ended" and not rank.dead and self.tell(rank.rank, wanted):
             self.told = {each: what for each, what in self.told.items() if each[0] != rank.rank}
             self.told[name] = (wanted, now)
 

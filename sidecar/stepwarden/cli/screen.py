@@ -57,7 +57,12 @@ def consequences(findings: Sequence[Finding]) -> str:
     ranks = tuple(sorted({each.rank for each in findings if each.rank is not None}))
     because = findings[0].evidence.get("because")
     who = "another rank" if because is None else f"rank {because}"
-    return f"{names(ranks)} failed because {who} did"
+    return f"{names(ranks)} ended because of {who}"
+
+
+def followed(finding: Finding) -> bool:
+    """Whether a failure followed from another rank's."""
+    return finding.severity == "info" and "because" in finding.evidence
 
 
 def began_on(finding: Finding) -> str:

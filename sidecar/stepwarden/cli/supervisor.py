@@ -91,7 +91,7 @@ class Supervisor:
         new = [finding for finding in findings if screen.key(finding) not in self.known]
         self.findings = findings
         self.known |= {screen.key(finding) for finding in new}
-        followed = [finding for finding in new if "because" in finding.evidence]
+        followed = list(filter(screen.followed, new))
         for finding in (each for each in new if each not in followed):
             pauses = match(self.plan.rules, finding).action in PAUSING
             if finding.kind not in self.shown or pauses:

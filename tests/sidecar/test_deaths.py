@@ -1,0 +1,129 @@
+import signal
+
+import pytest
+
+from stepwarden.pulse import RankExit
+from stepwarden_sidecar import deaths
+from stepwarden_sidecar.deaths import WORD, Death, Deaths
+
+CRASH = """Fatal Python error: Segmentation fault
+
+Thread 0x00007f97c94506c0 (most recent call first):
+  File "/a/lib/python3.11/site-packages/stepwarden/agent/link.py", line 77 in orders
+  File "/home/me/other.py", line 9 in run
+
+Current thread 0x00007f97ca02d740 (most recent call first):
+  File "/a/lib/python3.11/ctypes/__init__.py", line 519 in string_at
+  File "/home/me/site-packages/torch/_tensor.py", line 3 in backward
+  File "/home/me/train.py", line 13 in step
+  File "/home/me/train.py", line 40 in <module>
+
+Extension modules: numpy, torch (total: 2)
+"""
+
+
+def exit_(code, **more):
+    return RankExit(pid=7, code=code, time=0.0, **more)
+
+
+@pytest.mark.parametrize(
+    ("said", "crash", "message", "facts"),
+    [
+        (exit_(-9), "", "the process was killed by SIGKILL", {"exit_code": 137, "signal": "SIGKILL"}),
+        (
+            exit_(-9, oom_kills=1),
+            "",
+            "the process was killed by SIGKILL (out of memory: the kernel killed 1 process in its cgroup)",
+            {"exit_code": 137, "signal": "SIGKILL", "oom_kills": 1, "local": True},
+        ),
+        (
+            exit_(-9, oom_kills=3),
+            "",
+            "the process was killed by SIGKILL (out of memory: the kernel killed 3 processes in its cgroup)",
+            {"exit_code": 137, "signal": "SIGKILL", "oom_kills": 3, "local": True},
+        ),
+        (
+            exit_(-11, oom_kills=2),
+            CRASH,
+            "the process was killed by SIGSEGV (segmentation fault) at /home/me/train.py:13",
+            {"exit_code": 139, "signal": "SIGSEGV", "oom_kills": 2, "local": True},
+        ),
+        (
+            None,
+            CRASH,
+            "the process was killed by SIGSEGV (segmentation fault) at /home/me/train.py:13",
+            {"exit_code": 139, "signal": "SIGSEGV", "local": True},
+        ),
+        (exit_(-15), "", "the process was killed by SIGTERM", {"exit_code": 143, "signal": "SIGTERM"}),
+        (
+            exit_(-35),
+            "",
+            "the process was killed by signal 35",
+            {"exit_code": 163, "signal": "signal 35", "local": True},
+        ),
+        (exit_(3), "", "the process ended with exit code 3", {"exit_code": 3, "local": True}),
+        (None, "", "the process is gone without a word: nobody has said how it ended", {}),
+        (None, "torn\x00", "the process is gone without a word: nobody has said how it ended", {}),
+    ],
+)
+def test_each_way_of_dying_in_words(said, crash, message, facts):
+    found = deaths.finding(1, 20, 7, said, crash)
+    assert (found.kind, found.severity, found.step, found.rank) == ("RankFailed", "critical", 20, 1)
+    assert found.message == message
+    evidence = dict(found.evidence)
+    stack = evidence.pop("traceback", "")
+    assert evidence == facts | {"pid": 7}
+    if crash is CRASH:
+        assert (found.file, found.line) == ("/home/me/train.py", 13)
+        assert "string_at" in stack
+        assert "link.py" not in stack
+        assert "numpy" not in stack
+
+
+def test_every_fault_that_faulthandler_tells_of_is_known():
+    assert {number.name for number in deaths.FATAL.values()} == {
+        "SIGSEGV",
+        "SIGFPE",
+        "SIGABRT",
+        "SIGBUS",
+        "SIGILL",
+    }
+
+
+def test_a_death_waits_a_moment_for_the_launcher_s_word():
+    known = Deaths()
+    known.lost(7, 1.0)
+    known.lost(8, 1.0)
+    assert known.due(1.0) == []
+    known.exited(exit_(-9), 1.1)
+    assert known.due(1.1) == [Death(7, exit_(-9))]
+    assert known.due(1.0 + WORD) == [Death(8, None)]
+    assert known.due(9.0) == []
+
+
+def test_the_launcher_s_word_alone_is_enough_unless_it_only_asked():
+    known = Deaths()
+    known.exited(exit_(1), 0.0)
+    assert known.due(0.0) == [Death(7, exit_(1))]
+    asked = exit_(-signal.SIGTERM, asked=True)
+    known.exited(asked, 1.0)
+    assert known.due(5.0) == []
+    known.lost(7, 6.0)
+    assert known.due(6.0) == [Death(7, asked)]
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "said", "news"),
+    [
+        ("running", "", None, True),
+        ("held", "NonFiniteLoss", exit_(-9), True),
+        ("failed", "ValueError", exit_(1), False),
+        ("ended", "", None, False),
+        ("ended", "", exit_(3), True),
+        ("ended", "", exit_(0), False),
+        ("ended", "Interrupted", exit_(1), False),
+        ("ended", "", exit_(-15, asked=True), False),
+    ],
+)
+def test_what_a_rank_said_itself_is_not_said_again(state, reason, said, news):
+    assert deaths.is_news(state, reason, said) is news
