@@ -249,7 +249,7 @@ LISTS: Mapping[str, type[Any]] = {
 
 def to_dict(message: Message | RankReport) -> dict[str, Any]:
     """Put a message as plain JSON values, without its `type`."""
-    body: dict[str, Any] = plain(message.told() if isinstance(message, Replica) else asdict(message))
+    body: dict[str, Any] = plain(message.told() if isinstance(message, Replica | Pulse) else asdict(message))
     return body
 
 

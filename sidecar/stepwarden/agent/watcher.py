@@ -8,7 +8,8 @@ from stepwarden.agent.gate import Gate
 from stepwarden.agent.link import Link
 
 INTERVAL = 1.0
-TICK = 0.25  # seconds between two looks at the training's thread
+TICK = 0.5  # seconds between two looks at the training's thread; a waking costs more than what is done
+SLACK = 0.02  # seconds that something may come sooner, to be done with something else
 
 
 class Watcher:
@@ -38,12 +39,13 @@ class Watcher:
                 until = min(due, next_tick) if self.ticks else due
                 for orders in self.link.orders(max(0.0, until - time.monotonic())):
                     self.gate.receive(orders)
-                if self.ticks and time.monotonic() >= next_tick:
-                    next_tick = time.monotonic() + TICK
+                now = time.monotonic() + SLACK
+                if self.ticks and now >= next_tick:
+                    next_tick = now + TICK
                     for tick in tuple(self.ticks):
                         tick()
-                if not self.stopped and time.monotonic() >= due:
-                    due = time.monotonic() + INTERVAL
+                if not self.stopped and now >= due:
+                    due = now + INTERVAL
                     self.link.say_again()
                     self.again()
         except Exception:  # noqa: BLE001 - a guest never breaks its host, whatever went wrong

@@ -3,8 +3,8 @@
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
 from types import CodeType, FrameType
+from typing import TYPE_CHECKING, Any
 
 from stepwarden.agent.hooks.collectives import Collectives
 from stepwarden.agent.hooks.replicas import Local
@@ -13,15 +13,12 @@ from stepwarden.agent.pulse.phases import Phases
 from stepwarden.agent.pulse.stillness import Stillness, frame_of
 from stepwarden.pulse import Pulse
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 EVERY, STILL = 1.0, 0.5  # seconds between two pulses; while the rank stands still
 STEPS, SOONER = 5, 0.25  # so many steps give one sooner, after so many seconds
-EARLY = 0.05  # seconds that a pulse may come sooner, as those who ask come at times of their own
-
-
-def due(since: float, still: float, steps: int) -> bool:
-    """Whether a pulse is due, so many seconds and steps after the last one."""
-    since += EARLY
-    return since >= EVERY or (still >= STILL and since >= STILL) or (steps >= STEPS and since >= SOONER)
+EARLY = 0.05  # seconds that a pulse may come sooner, as the other thread looks at times of its own
 
 
 class Beat:
@@ -39,44 +36,57 @@ class Beat:
         self.written: tuple[object, str] = (None, "")
 
     def next(self) -> Pulse | None:
-        """Return a pulse if one is due; it is to be asked a few times a second."""
+        """Return a pulse if one is due: for another thread, to be asked a few times a second."""
         now = time.perf_counter()
         still = self.stillness.look(now, self.phases.events + self.collectives.count)
-        steps = self.phases.spent[0]
-        if not due(now - self.told, still, steps - self.steps):
+        since = now - self.told + EARLY
+        if since < STILL or (still < STILL and since < EVERY):
             return None
-        self.told, self.steps = now, steps
-        return self.pulse(now, still, time.time())
+        return self.seen(now, still)
 
-    def pulse(self, now: float, still: float, epoch: float) -> Pulse:
-        """Say what the main thread is at."""
-        calls = stack.frames(frame_of(self.thread))
-        codes = [frame.f_code for frame in calls]
-        phase = self.phases.phase
-        collective, waited = self.waits(codes, now, still)
-        stands = still >= STILL
-        file, line = stack.place(calls) if stands else (None, None)
+    def stepped(self, now: float) -> Pulse | None:
+        """Return a pulse if one is due at the end of a step: for the thread itself, so it reads no stack."""
+        if self.phases.spent[0] - self.steps < STEPS or now - self.told < SOONER:
+            return None
+        return self.pulse(now)
+
+    def pulse(self, now: float, **more: Any) -> Pulse:
+        """Say where the rank is in its steps."""
+        self.told = now
         median, spread, longest = self.phases.pace()
-        steps, spent = self.phases.spent
+        self.steps, spent = self.phases.spent
         return Pulse(
             rank=self.rank,
             step=self.phases.step,
-            time=epoch,
-            phase=phase,
-            still=round(still, 3),
-            stack=self.text(calls) if stands else "",
-            file=file,
-            line=line,
-            collective=collective,
+            time=time.time(),
+            phase=self.phases.phase,
             sequence=self.collectives.begun(),
-            waiting=round(waited, 3),
-            marks=marks.marks(codes, phase, self.training, evaluating=self.evaluating()),
             median=median,
             spread=spread,
             longest=longest,
-            steps=steps,
-            spent=rounded(spent),
+            steps=self.steps,
+            spent={name: round(seconds, 6) for name, seconds in spent.items()},
             node=self.node,
+            **more,
+        )
+
+    def seen(self, now: float, still: float) -> Pulse:
+        """Say what its thread is at as well."""
+        calls = stack.frames(frame_of(self.thread))
+        codes = [frame.f_code for frame in calls]
+        collective, waited = self.waits(codes, now, still)
+        more: dict[str, Any] = {}
+        if still >= STILL:
+            file, line = stack.place(calls)
+            more = {"stack": self.text(calls), "file": file, "line": line}
+        excuses = marks.marks(codes, self.phases.phase, self.training, evaluating=self.evaluating())
+        return self.pulse(
+            now,
+            still=round(still, 3),
+            collective=collective,
+            waiting=round(waited, 3),
+            marks=excuses,
+            **more,
         )
 
     def waits(self, codes: list[CodeType], now: float, still: float) -> tuple[str, float]:
@@ -96,8 +106,3 @@ class Beat:
         if self.written[0] != self.stillness.stack:
             self.written = (self.stillness.stack, stack.text(calls))
         return self.written[1]
-
-
-def rounded(spent: Mapping[str, float]) -> dict[str, float]:
-    """Leave out what is below a microsecond, to keep datagrams short."""
-    return {name: round(seconds, 6) for name, seconds in spent.items()}

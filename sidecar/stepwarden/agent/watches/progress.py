@@ -48,9 +48,8 @@ class Progress(Watch):
 
     def install(self) -> Iterable[Callable[[], object]]:
         """Hear of collectives, and be asked for pulses."""
-        tick = guarded(self.host, self.kinds, self.tick)
-        self.host.ticks.append(tick)
-        return [self.collectives.install(), lambda: self.host.ticks.remove(tick)]
+        self.host.ticks.append(guarded(self.host, self.kinds, self.tick))
+        return [self.collectives.install(), self.host.ticks.clear]
 
     def tick(self) -> None:
         """Say the pulse that is due, if one is; none once the training's events are not heard any more."""
@@ -79,7 +78,10 @@ class Progress(Watch):
 
     def boundary(self, moment: Moment) -> Iterable[object]:
         """Note that a step is whole, but for its update."""
-        self.phases.boundary(time.perf_counter(), moment.step, moment.reading.seconds)
+        now = time.perf_counter()
+        self.phases.boundary(now, moment.step, moment.reading.seconds)
+        if (pulse := self.beat.stepped(now)) is not None:
+            self.host.tell(pulse)
         if self.odd:  # they are trained in evaluation mode: that says nothing
             self.roots = tuple(reference for reference in self.roots if reference not in self.odd)
             self.odd.clear()
