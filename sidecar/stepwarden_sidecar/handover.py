@@ -124,6 +124,7 @@ def lead(sidecar: Sidecar) -> None:
     known = sidecar.inherited
     settled = tuple(known.settled.values())
     job.restore(settled)
+    job.causes.told = sidecar.orders.told
     sidecar.replicas.restore(settled)
     job.heard(known.ranks, now)
     job.found((*known.pending, *sidecar.findings.values()), now)

@@ -8,10 +8,11 @@ nothing here raises.
 
 import functools
 import os
+import signal
 import socket
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
@@ -47,6 +48,7 @@ class Launcher:
         with suppress(AttributeError):
             for owner, name, wrap in (
                 (module.PContext, "start", self.starting),
+                (module.PContext, "close", self.closing),
                 (module, "ProcessFailure", self.failing),
             ):
                 setattr(owner, name, wrap(getattr(owner, name)))
@@ -60,6 +62,26 @@ class Launcher:
             return original(context, *args, **kwargs)
 
         return start_all
+
+    def closing(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Wrap the end of a group, as when torchrun is told to end: its processes get a signal now."""
+
+        @functools.wraps(original)
+        def close(context: Any, death_sig: Any = None, *args: Any, **kwargs: Any) -> Any:
+            with suppress(Exception):
+                self.ending(context.pids().values(), int(death_sig or signal.SIGTERM))
+            return original(context, death_sig, *args, **kwargs)
+
+        return close
+
+    def ending(self, pids: Iterable[int], number: int) -> None:
+        """Tell that the processes that are left end because torchrun ends them: that is no failure."""
+        now = time.time()
+        for pid in set(pids) - self.told:
+            line = self.tell(RankExit(pid=pid, code=-number, time=now, asked=True))
+            if line is None:
+                return
+            line.close()
 
     def failing(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Wrap the making of a failure: it is made first, as it takes the time of the failure."""
