@@ -4,8 +4,9 @@ import hashlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from stepwarden.wire import Finding
 from stepwarden_operator.actions import Announce
-from stepwarden_operator.findings import key, label, remembered
+from stepwarden_operator.findings import key, label, remembered, traceback_end
 from stepwarden_operator.names import API_VERSION, KIND, MANAGER
 from stepwarden_operator.observe import Observed, seconds_of
 from stepwarden_operator.training_job import TrainingJob
@@ -61,10 +62,17 @@ def findings(status: Mapping[str, Any]) -> Iterator[Announce]:
         yield Announce(
             reason="FindingMade",
             key="/".join(map(str, key(finding))),
-            message=f"{label(finding)}: {finding.message}",
+            message=said(finding),
             time=status["lastFindingTime"],
             type="Normal" if finding.severity == "info" else "Warning",
         )
+
+
+def said(finding: Finding) -> str:
+    """Put a finding in words: of a rank's failure with the end of its traceback."""
+    head = f"{label(finding)}: {finding.message}"
+    trace = traceback_end(finding, MESSAGE_CHARACTERS - len(head) - 1)
+    return f"{head}\n{trace}" if trace else head
 
 
 def transitions(status: Mapping[str, Any]) -> Iterator[Announce]:

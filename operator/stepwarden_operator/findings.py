@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from stepwarden.encoding import plain
+from stepwarden.policy import SEVERITIES
 from stepwarden.wire import Finding, from_dict, to_dict
 from stepwarden_operator.observe import Observed, Pod
 from stepwarden_operator.restart import stale
@@ -31,13 +32,46 @@ def stamped(finding: Finding, run: int) -> Finding:
 
 def merge(old: Iterable[Finding], new: Iterable[Finding]) -> tuple[Finding, ...]:
     """Join findings by run, step and kind, in that order; the newer word about one wins."""
-    joined = {key(finding): finding for finding in (*old, *new)}
+    joined: dict[tuple[int, int, str], Finding] = {}
+    for finding in (*old, *new):
+        if not outranked(finding, joined.get(key(finding))):
+            joined[key(finding)] = finding
     return without_hearsay(tuple(joined[one] for one in sorted(joined)))
 
 
 def key(finding: Finding) -> tuple[int, int, str]:
     """Return what makes two words about a finding words about the same one."""
     return run_of(finding), finding.step, finding.kind
+
+
+def outranked(finding: Finding, known: Finding | None) -> bool:
+    """Whether a rank's failure is no better word than that of another rank which failed first."""
+    return (
+        known is not None
+        and known.kind == "RankFailed"
+        and known.rank != finding.rank
+        and known.evidence.get("source") != FROM_POD
+        and SEVERITIES.index(known.severity) >= SEVERITIES.index(finding.severity)
+    )
+
+
+def is_consequence(finding: Finding) -> bool:
+    """Whether a rank failed because another one had: there may be hundreds, and the cause says more."""
+    return finding.kind == "RankFailed" and finding.severity == "info"
+
+
+def is_crash(finding: Finding) -> bool:
+    """Whether a rank is gone; of a thread that failed the rank lives on."""
+    return finding.kind == "RankFailed" and finding.severity == "critical"
+
+
+def traceback_end(finding: Finding, characters: int) -> str:
+    """Return the last whole lines of a failure's traceback, as many as fit."""
+    lines = str(finding.evidence.get("traceback") or "").strip("\n").splitlines()
+    text = ""
+    while lines and len(lines[-1]) + 1 + len(text) <= characters:
+        text = f"{lines.pop()}\n{text}"
+    return text.rstrip("\n")
 
 
 def count(status: Mapping[str, Any], findings: Sequence[Finding]) -> int:
@@ -55,7 +89,7 @@ def count(status: Mapping[str, Any], findings: Sequence[Finding]) -> int:
 
 def without_hearsay(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
     """Drop the operator's own RankFailed of a run where an agent has told of one, with its traceback."""
-    crashes = [finding for finding in findings if finding.kind == "RankFailed"]
+    crashes = [finding for finding in findings if is_crash(finding)]
     told = {run_of(finding) for finding in crashes if finding.evidence.get("source") != FROM_POD}
     ours = [f for f in crashes if f.evidence.get("source") == FROM_POD and run_of(f) in told]
     return tuple(finding for finding in findings if finding not in ours)
@@ -68,8 +102,8 @@ def current(observed: Observed, *, failed: bool) -> tuple[Finding, ...]:
     left = [finding for pod in observed.pods for finding in pod.left]
     new = [*left, *(observed.report.findings if observed.report else ())]
     run = observed.job.run - stale(observed)  # pods that a restart takes the place of may still have a say
-    known = merge(old, (stamped(finding, run) for finding in new))
-    if failed and not any(finding.kind == "RankFailed" and run_of(finding) == run for finding in known):
+    known = merge(old, (stamped(finding, run) for finding in new if not is_consequence(finding)))
+    if failed and not any(is_crash(finding) and run_of(finding) == run for finding in known):
         step = (status.get("progress") or {}).get("step", 0)
         known += tuple(stamped(rank_failed(observed, pod, step), run) for pod in first_failed(observed))
     return known

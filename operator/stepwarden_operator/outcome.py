@@ -2,12 +2,13 @@
 
 from stepwarden.wire import Finding
 from stepwarden_operator.conditions import Condition
-from stepwarden_operator.findings import FROM_POD, first_failed, run_of
+from stepwarden_operator.findings import FROM_POD, first_failed, is_crash, run_of, traceback_end
 from stepwarden_operator.observe import Observed, Pod, seconds_of
 from stepwarden_operator.pause import Pause
 from stepwarden_operator.restart import after_crash, refusal, stale
 
 SETTLE = 2.0  # seconds that the failed pod's last words may take to arrive after the Job's
+TRACEBACK = 1500  # characters of a traceback's end
 
 FINISHED = frozenset({"Complete", "Failed"})
 
@@ -57,7 +58,7 @@ def failure(
         words = f"{blamed.message}; not restarted: {refused}" if refused else blamed.message
         return Condition("Failed", status=True, reason=blamed.kind, message=words)
     run = observed.job.run
-    told = next((f for f in findings if f.kind == "RankFailed" and run_of(f) == run), None)
+    told = next((f for f in findings if is_crash(f) and run_of(f) == run), None)
     pod = pod_of(observed, told)
     if pod:
         words = last_words(observed, pod, told)
@@ -108,4 +109,6 @@ def last_words(observed: Observed, pod: Pod, told: Finding | None) -> str:
         text += f" ({pod.exit.reason})"
     if told and told.evidence.get("source") != FROM_POD:
         text = f"rank {told.rank} failed: {told.message}; {text}"
-    return f"{text}; its last lines:\n{pod.exit.log}" if pod.exit.log else text
+        if trace := traceback_end(told, TRACEBACK):
+            text += f"; its traceback ends:\n{trace}\n"
+    return f"{text.rstrip()}; its last lines:\n{pod.exit.log}" if pod.exit.log else text.rstrip()

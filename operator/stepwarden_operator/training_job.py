@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
-from stepwarden.policy import PolicyError, Rule, read_rules, restarting
+from stepwarden.policy import FAILURE_GRACE, PolicyError, Rule, read_rules, restarting, seconds
 from stepwarden.reproducibility import Reproducibility, read
 from stepwarden.wire import Update
 from stepwarden_operator.checkpoint import Checkpoint, Restarts, read_checkpoint, read_restarts
@@ -49,6 +49,7 @@ class TrainingJob:
     reproducibility: Reproducibility
     checkpoint: Checkpoint | None
     restarts: Restarts
+    failure_grace: float
     acknowledged: Acknowledged
     status: Mapping[str, Any]
 
@@ -88,6 +89,7 @@ def read_training_job(body: Mapping[str, Any]) -> TrainingJob:
         reproducibility=sensible(lambda: read(spec.get("reproducibility") or {}, "spec.reproducibility")),
         checkpoint=sensible(lambda: read_checkpoint(spec.get("checkpoint"))),
         restarts=sensible(lambda: read_restarts(spec)),
+        failure_grace=sensible(lambda: failure_grace(spec)),
         acknowledged=read_acknowledged((meta.get("annotations") or {}).get(ACKNOWLEDGE, "")),
         status=body.get("status") or {},
     )
@@ -112,6 +114,12 @@ def sensible(reading: Callable[[], Read]) -> Read:
         return reading()
     except ValueError as error:
         raise SpecError(str(error)) from error
+
+
+def failure_grace(spec: Mapping[str, Any]) -> float:
+    """Read `spec.failureGracePeriod`, in seconds."""
+    given = spec.get("failureGracePeriod")
+    return FAILURE_GRACE if given is None else seconds(str(given))
 
 
 def find_trainer(containers: Any) -> Mapping[str, Any]:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from stepwarden.wire import Finding, to_dict
+from stepwarden_sidecar.causes import is_consequence
 
 PATH = Path("/dev/termination-log")  # Kubernetes' default; it exists in containers only
 SPACE = 4096  # bytes
@@ -19,10 +20,10 @@ LONGEST = 200  # characters of one string of evidence
 
 
 def text(findings: Iterable[Finding]) -> str:
-    """Put findings as JSON lines; the earliest that don't fit are left out."""
+    """Put findings as JSON lines, without consequences; the earliest that don't fit are left out."""
     lines: list[str] = []
     left = SPACE
-    for finding in reversed(list(findings)):
+    for finding in reversed([each for each in findings if not is_consequence(each)]):
         line = written(brief(finding))
         if len(line) > SPACE:  # in some alphabets a character takes twelve
             line = written(brief(replace(finding, evidence={})))
