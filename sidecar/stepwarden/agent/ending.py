@@ -42,7 +42,7 @@ class Ending:
         self.finding: Finding | None = None
         self.watcher: Watcher | None = None
         self.excepthook = sys.excepthook
-        self.peers = Peers(self.rank, self.step, lambda: self.ended, self.heard)
+        self.peers = Peers(self.rank, self.step, lambda: self.finding is not None, self.heard)
         self.freeing = Freeing(grace(os.environ), self.peers, self.held, self.forced)
         self.exits = Exits(self.left, lambda: agent.standing.step)
         directory = agent.environment.directory
@@ -110,7 +110,11 @@ class Ending:
         found = self.agent.crew.failed(failures.failed(error, self.rank, self.step()))
         if self.freeing.freed:
             found = because(found, self.peers.cause)
-        self.last_words("failed", type(error).__name__, found)
+        if found.evidence["local"]:
+            self.last_words("failed", type(error).__name__, found)
+        else:  # it has yet to hear why
+            self.write_down(found)
+            self.agent.report([found])
 
     def thread_failed(self, error: BaseException, thread: str) -> None:
         """Say that a thread failed: the rank lives on."""
@@ -184,17 +188,24 @@ class Ending:
         if self.agent.standing.link is not None:
             self.agent.standing.link.say_last(*findings, self.agent.standing.whole())
         for each in findings:
-            self.finding = each
-            errorfile.write(each)
+            self.write_down(each)
+
+    def write_down(self, finding: Finding) -> None:
+        """Keep what the rank fails by, for torchrun as well."""
+        self.finding = finding
+        errorfile.write(finding)
 
     def explain(self) -> None:
         """Print what the user's own traceback does not say: the tensors in it, and which rank is to blame."""
-        if self.finding is None:
+        if self.finding is None or os.getpid() != self.agent.standing.process:
             return
         if shapes := peers.of_tensors(self.finding.evidence.get("tensors")):
             say(f"rank {self.rank} failed at step {self.finding.step}, " + "\n".join(shapes))
-        if self.finding.evidence.get("local") is False and self.agent.standing.link is not None:
+        if self.ended:
+            return
+        if self.agent.standing.link is not None:
             self.peers.arrived.wait(CAUSE)
+        self.last_words("failed", self.finding.message.partition(":")[0])
 
     def forked(self) -> None:
         """Be silent in a child process."""

@@ -75,7 +75,7 @@ class Link:
         waiting = select.poll()
         waiting.register(self.socket, select.POLLIN)
         waiting.poll(seconds * 1000)
-        with contextlib.suppress(BlockingIOError, ConnectionError):
+        with contextlib.suppress(BlockingIOError, TimeoutError, ConnectionError):
             while line := self.socket.recv(wire.MAX_DATAGRAM, socket.MSG_DONTWAIT):
                 with contextlib.suppress(ValueError):
                     message = wire.from_line(line)

@@ -51,10 +51,11 @@ class Peers:
         self.known |= set(map(name, new))
         others = [each for each in new if each.kind != "RankFailed" or each.rank != self.rank]
         for each in others:
-            self.say("\n".join([*lines(each), *of_others(each.evidence.get("stacks"), self.rank)]))
+            text = "\n".join([*lines(each), *of_others(each.evidence.get("stacks"), self.rank)])
+            self.say(f"rank {self.rank}: {text}")
         if others and not self.ends():
             stack = stacks.of(threading.main_thread())
-            self.say(f"rank {self.rank} itself is at step {self.step()}:\n{stack}")
+            self.say(f"rank {self.rank}: itself at step {self.step()}:\n{stack}")
         causes = list(filter(is_fatal, others))
         if causes and self.cause is None:
             self.cause = causes[0]
