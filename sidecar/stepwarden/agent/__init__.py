@@ -9,6 +9,7 @@ import os
 from typing import TYPE_CHECKING
 
 from stepwarden.agent import importing, reproducibility
+from stepwarden.agent.saving import resume
 from stepwarden.agent.say import say
 
 if TYPE_CHECKING:
@@ -21,8 +22,9 @@ MARK = "STEPWARDEN_ATTACHED"  # the pid of the attached rank: its child processe
 
 
 def start() -> None:
-    """Seed what the run asks for, and attach as soon as the program has imported torch. Never raises then."""
+    """Seed, name the checkpoint to go on from, and attach once torch is imported. Never raises then."""
     reproducibility.start()
+    resume.start()
     importing.wait(imported)
 
 

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 
 from stepwarden import __version__
-from stepwarden.cli import arguments, check_arguments, plugin, replay, requirements
+from stepwarden.cli import arguments, check_arguments, checkpoint, plugin, replay, requirements
 from stepwarden.cli.failure import UsageError, refuse
 
 INTERRUPTED = 130  # exit code, as of a shell
@@ -23,6 +23,7 @@ def main(given: Sequence[str] | None = None) -> int:
     look = commands.add_parser("check", help="look at each layer's gradients in the first steps")
     check_arguments.add_to(look)
     replay.add_to(commands.add_parser("replay", help="run a saved bad step again"))
+    checkpoint.add_to(commands.add_parser("checkpoint", help="find the checkpoint to go on from"))
     plugin.add_to(commands)
     parsed = parser.parse_args(given)
     try:
@@ -30,9 +31,8 @@ def main(given: Sequence[str] | None = None) -> int:
             return run_script(parsed)
         if parsed.subcommand == "check":
             return check_script(parsed)
-        if parsed.subcommand == "replay":
-            return replay.act(parsed)
-        return plugin.act(parsed)
+        other = {"replay": replay.act, "checkpoint": checkpoint.act}
+        return other.get(parsed.subcommand, plugin.act)(parsed)
     except UsageError as error:
         return refuse(error)
     except KeyboardInterrupt:

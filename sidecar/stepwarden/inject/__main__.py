@@ -13,7 +13,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).parent.parent
 PARTS = (
     *("__init__.py", "wire.py", "encoding.py", "pulse.py", "replica.py", "policy.py", "reproducibility.py"),
-    *("agent", "probes"),
+    *("agent", "probes", "checkpoint"),
 )
 
 

@@ -1,0 +1,97 @@
+"""A job that a fault ends begins anew from its own checkpoint, as often as it may, and no more."""
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+from support.kube import until
+from support.trainers import script_job, shell_job
+
+CRASHES = [{"kinds": ["RankFailed"], "action": "Restart", "times": 2}]
+
+# Sums up its steps; kills itself at step 12 of its first run, and goes on from where it saved.
+RESUMES = """
+import os, signal, time, torch
+from pathlib import Path
+folder = Path("/checkpoints")
+parameter = torch.nn.Parameter(torch.zeros(1))
+optimizer = torch.optim.SGD([parameter], 1.0)
+begin, found = 0, os.environ.get("STEPWARDEN_RESUME_FROM")
+if found:
+    saved = torch.load(found, weights_only=True)
+    begin = saved["step"] + 1
+    parameter.data.copy_(saved["parameter"])
+print(f"begins at {begin} from {found!r}", flush=True)
+for step in range(begin, 20):
+    optimizer.zero_grad()
+    (-parameter).sum().backward()
+    optimizer.step()
+    torch.save({"step": step, "parameter": parameter.data}, folder / "new")
+    os.replace(folder / "new", folder / f"step-{step:03d}.pt")
+    if step == 12 and not found:
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(0.02)
+print(f"ends with {parameter.item():.0f}", flush=True)
+"""
+
+
+@pytest.fixture
+def folder():
+    """A folder of the node that outlives pods, where this machine is the node."""
+    if os.environ.get("STEPWARDEN_TEST_KUBECONFIG"):
+        pytest.skip("a folder that outlives the pods needs this machine to be the node")
+    made = Path(tempfile.mkdtemp(prefix="stepwarden-checkpoints-"))
+    made.chmod(0o777)
+    yield made
+    shutil.rmtree(made, ignore_errors=True)
+
+
+def with_folder(job, folder):
+    spec = job["spec"]["template"]["spec"]
+    spec["volumes"].append({"name": "checkpoints", "hostPath": {"path": str(folder)}})
+    spec["containers"][0]["volumeMounts"].append({"name": "checkpoints", "mountPath": "/checkpoints"})
+    return job
+
+
+def test_a_rank_that_is_killed_goes_on_from_its_checkpoint(kube, folder):
+    job, script = script_job(
+        "again",
+        RESUMES,
+        onFinding=CRASHES,
+        restartBackoff="1s",
+        restartPolicy="ExitCode",
+        checkpoint={"directory": "/checkpoints"},
+    )
+    kube.apply(with_folder(job, folder), script)
+    uid = until("the first Job", lambda: kube.get("job", "again"))["metadata"]["uid"]
+    kube.until_state("again", "Complete")
+    status = kube.get("tj", "again")["status"]
+    assert (status["restarts"], status["run"]) == (1, 1)
+    assert status["restartsBy"] == [{"rule": 0, "reason": "RankFailed", "count": 1}]
+    assert status["findings"][0]["kind"] == "RankFailed"
+    assert kube.get("job", "again")["metadata"]["uid"] != uid
+    said = kube("logs", kube.pod_of("again"), "-c", "trainer")
+    assert "begins at 13 from '/checkpoints/step-012.pt'" in said
+    assert "ends with 20" in said
+    told = [reason for reason, count in kube.events("again") if count == 1]
+    assert [told.count(reason) for reason in ("Created", "Restarted", "Completed")] == [1, 1, 1]
+
+
+def test_a_job_that_fails_again_and_again_is_restarted_so_often(kube):
+    kube.apply(shell_job("fails", "sleep 0.5; exit 7", onFinding=CRASHES, restartBackoff="1s"))
+    kube.until_state("fails", "Failed")
+    status = kube.get("tj", "fails")["status"]
+    assert (status["restarts"], status["findingsCount"]) == (2, 3)
+    failed = kube.condition("fails", "Failed")
+    assert failed["reason"] == "RankFailed"
+    assert "not restarted: restarted 2 of 2 times by this rule (times)" in failed["message"]
+    assert len(kube.pods("fails")) == 1
+
+
+def test_an_exit_code_that_is_permanent_is_not_tried_again(kube):
+    kube.apply(shell_job("bug", "exit 7", onFinding=CRASHES, restartPolicy="ExitCode"))
+    kube.until_state("bug", "Failed")
+    assert kube.get("tj", "bug")["status"]["restarts"] == 0
+    assert "exit code 7 is permanent" in kube.condition("bug", "Failed")["message"]
