@@ -26,23 +26,28 @@ class Rank:
     steps_per_second: float | None = None
 
 
-def decide(previous: Orders, wanted: Instruction, ranks: Iterable[Rank], now: float) -> Orders:
-    """Return the ranks' orders; `acknowledged` only ever grows."""
+def decide(
+    previous: Orders, wanted: Instruction, ranks: Iterable[Rank], now: float, *, anew: bool = False
+) -> Orders:
+    """Return the ranks' orders; `acknowledged` only ever grows. `anew`: a rank has begun again."""
     newer = wanted.acknowledged >= previous.acknowledged
     return Orders(
-        hold_at=boundary(previous.hold_at, list(ranks), now) if wanted.hold else None,
+        hold_at=boundary(previous.hold_at, list(ranks), now, anew=anew) if wanted.hold else None,
         acknowledged=max(previous.acknowledged, wanted.acknowledged),
         update=wanted.update if newer else previous.update,
     )
 
 
-def boundary(before: int | None, ranks: Sequence[Rank], now: float) -> int:
+def boundary(before: int | None, ranks: Sequence[Rank], now: float, *, anew: bool = False) -> int:
     """Return the step at whose boundary all ranks wait, given the one that they were told before."""
     live = [rank for rank in ranks if rank.state in {"running", "held"}]
     top = max((rank.step for rank in live), default=-1)
     waiting = [rank for rank in live if rank.state == "held"]
     if live and len(waiting) == len(live):
         return top if before is None else max(before, top)
+    if before is not None and anew:  # it shall not run up to where its predecessor was; who is held, stays
+        running = max((rank.step for rank in live if rank.state == "running"), default=top)
+        return min(before, running + margin(live))
     if before is None or past(before, live, now):
         return top + margin(live)
     return before

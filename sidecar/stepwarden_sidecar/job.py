@@ -47,6 +47,7 @@ class Job:
         self.counts: Counter[tuple[str, str]] = Counter()  # by kind and severity, also of those forgotten
         self.unsound = -1  # the last step that some rank found bad
         self.causes = Causes()
+        self.anew = False  # whether a rank has begun again since that was last asked
         self.forgotten = -1  # the last step of which findings were forgotten, so that none comes back as new
 
     def heard(self, ranks: Iterable[RankReport], now: float) -> None:
@@ -55,8 +56,9 @@ class Job:
             if not 0 <= report.rank < self.limit:
                 continue
             known = self.ranks.get(report.rank)
-            if known and known.report.state not in LIVE and report.state in LIVE:
+            if known and is_another(known.report, report):
                 self.causes.restarted()
+                self.anew = True
             same = known and (known.report.state, known.report.step) == (report.state, report.step)
             since = known.since if known and same else now
             self.ranks[report.rank] = Known(report, now, since)
@@ -71,6 +73,11 @@ class Job:
                 continue
             pending = self.pending.setdefault(key(finding), Pending(now, {}))
             pending.seen.setdefault(finding.rank, finding)
+
+    def begun_anew(self) -> bool:
+        """Whether a rank has begun again, asked once."""
+        anew, self.anew = self.anew, False
+        return anew
 
     def settle(self, now: float) -> list[Finding]:
         """Publish the findings that nothing more is to be waited for; return them."""
@@ -147,6 +154,11 @@ class Job:
         """Return all that is known."""
         findings = tuple(self.settled.values())
         return JobReport(version=version, ranks=tuple(self.reports(now)), findings=findings, orders=orders)
+
+
+def is_another(before: RankReport, report: RankReport) -> bool:
+    """Whether a rank is another process than before: it lives again, or its steps begin again."""
+    return report.state in LIVE and (before.state not in LIVE or report.step < before.step)
 
 
 def lost(settling: tuple[Finding, Pending]) -> bool:

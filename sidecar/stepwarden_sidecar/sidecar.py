@@ -203,7 +203,7 @@ class Sidecar:
         self.publish(job.settle(float("inf") if self.closing else now))
         self.publish(job.compared(self.replicas.compare(job.gone, now, closing=self.closing)))
         self.publish(job.compared(self.pulses.look(job.ranks, now)))
-        orders = holding.decide(self.orders, self.instruction, job.views(), now)
+        orders = holding.decide(self.orders, self.instruction, job.views(), now, anew=job.begun_anew())
         orders = replace(orders, told=job.causes.told)
         self.order(agreement.agree(orders, job.reports(now), job.unsound, job.expected))
         shape = (job.shape(now), replace(self.orders, agreed=-1))

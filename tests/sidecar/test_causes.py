@@ -96,8 +96,10 @@ def test_a_restarted_rank_begins_a_new_attempt():
     published(made, 0.0, failed(1, local=True, pid=10))
     made.heard([state(1, "failed")], 0.1)
     assert made.causes.told
+    assert not made.begun_anew()
     made.heard([state(1, "running")], 0.2)
     assert made.causes.told == ()
+    assert (made.begun_anew(), made.begun_anew()) == (True, False)
     assert published(made, 0.3, failed(1, local=True, pid=10)) == []
     assert published(made, 0.4, failed(1, local=True, pid=11)) == [(1, "critical", None)]
 

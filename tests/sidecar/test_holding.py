@@ -35,6 +35,22 @@ def test_the_boundary(before, ranks, now, hold_at):
     assert decide(Orders(hold_at=before), HOLD, ranks, now).hold_at == hold_at
 
 
+@pytest.mark.parametrize(
+    ("before", "ranks", "hold_at"),
+    [
+        (57, [rank(-1), rank(57, "ended")], 0),  # the first of them is back, the other one on its way
+        (57, [rank(-1), rank(-1)], 0),
+        (57, [rank(57, "held"), rank(-1)], 0),  # who is held stays held
+        (57, [rank(3, speed=10.0), rank(-1)], 7),
+        (0, [rank(57, "held"), rank(3)], 0),
+        (57, [rank(57, "held"), rank(2, "held")], 57),
+        (None, [rank(-1), rank(57, "ended")], 0),
+    ],
+)
+def test_who_begins_again_is_held_at_its_first_boundary(before, ranks, hold_at):
+    assert decide(Orders(hold_at=before), HOLD, ranks, 0.0, anew=True).hold_at == hold_at
+
+
 def test_releasing():
     assert decide(Orders(hold_at=6), GO, [rank(6, "held")], 0.0).hold_at is None
 
