@@ -1,8 +1,10 @@
 """
 Which rank it began on: each gradient's norm before the reduction makes it everybody's.
 
-A hook on each parameter of a DistributedDataParallel runs between accumulation and reduction.
-It keeps one detached norm, and reads none: they are looked at once a step was bad.
+A hook on each parameter of a DistributedDataParallel runs between accumulation and reduction. The reducer
+writes what it reduced into the gradients in a callback at the end of the backward pass; ours is queued
+earlier, and takes all norms in one fused call. Where gradients are views of the reducer's buckets they are
+reduced in place meanwhile: then each norm is taken in its hook. None is read before a step was bad.
 """
 
 import functools
@@ -16,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_module_registration_hook
 from torch.nn.parallel import DistributedDataParallel
 
-from stepwarden.agent.looks.gradients import LOWER, dense
+from stepwarden.agent.looks.gradients import dense, fused
 
 
 class Local:
@@ -25,35 +27,64 @@ class Local:
     def __init__(self) -> None:
         """Begin with nothing."""
         self.norms: dict[int, Tensor] = {}
+        self.pending: dict[int, Tensor] = {}  # parameters whose norm is still to be taken
+        self.task = -1  # the backward pass at whose end that is
         self.handles: list[Any] = []
         self.watched: dict[int, weakref.ref[Tensor]] = {}
         self.seconds = 0.0
         self.last = 0.0  # when a gradient was accumulated (`time.perf_counter`): what is behind it is waiting
 
-    def watch(self, module: nn.Module, guard: Callable[..., None]) -> None:
-        """Put a hook on each trainable parameter."""
+    def watch(self, module: nn.Module, guard: Callable[..., None], *, views: Callable[[], bool]) -> None:
+        """Put a hook on each trainable parameter; `views` tells whether gradients are views of buckets."""
+        settle = functools.partial(guard, self.passed)
         for parameter in module.parameters():
             if parameter.requires_grad and parameter.is_leaf and id(parameter) not in self.watched:
-                hook = functools.partial(guard, self.accumulated)
+                hook = functools.partial(guard, self.accumulated, views, settle)
                 self.handles.append(parameter.register_post_accumulate_grad_hook(hook))  # type: ignore[no-untyped-call]  # torch's
                 self.watched[id(parameter)] = weakref.ref(parameter)
 
-    def accumulated(self, parameter: Tensor) -> None:
-        """Keep the norm of a gradient that was just accumulated."""
+    def accumulated(self, views: Callable[[], bool], settle: Callable[[], None], parameter: Tensor) -> None:
+        """Note that a gradient was just accumulated."""
         if torch.compiler.is_compiling() or parameter.grad is None:
             return
         began = time.perf_counter()
-        gradient = dense(parameter.grad.detach())
-        dtype = torch.float32 if gradient.dtype in LOWER else None
-        self.norms.pop(id(parameter), None)  # its place is that of its last accumulation
-        self.norms[id(parameter)] = torch.linalg.vector_norm(gradient, dtype=dtype)
+        self.pending.pop(id(parameter), None)  # its place is that of its last accumulation
+        self.pending[id(parameter)] = parameter
+        task = torch._C._current_graph_task_id()  # noqa: SLF001 - the backward pass that runs
+        if views():
+            self.settle()
+        elif task != self.task:
+            self.task = task
+            torch.autograd.Variable._execution_engine.queue_callback(settle)  # noqa: SLF001 - as torch's own DDP does
         self.last = time.perf_counter()
         self.seconds += self.last - began
+
+    def passed(self) -> None:
+        """Stand at the end of a backward pass."""
+        began = time.perf_counter()
+        self.settle()
+        self.seconds += time.perf_counter() - began
+
+    def settle(self) -> None:
+        """Take the norms of the gradients that were accumulated since the last time."""
+        groups: dict[tuple[torch.device, torch.dtype], list[tuple[int, Tensor]]] = {}
+        for key, parameter in self.pending.items():
+            if parameter.grad is not None:
+                gradient = dense(parameter.grad.detach())
+                groups.setdefault((gradient.device, gradient.dtype), []).append((key, gradient))
+        found: dict[int, Tensor] = {}
+        for (_, dtype), members in groups.items():
+            taken = fused([gradient for _, gradient in members], dtype)
+            found.update(zip((key for key, _ in members), taken, strict=True))
+        for key in self.pending:
+            self.norms.pop(key, None)
+        self.norms.update((key, found[key]) for key in self.pending if key in found)
+        self.pending = {}
 
     def take(self) -> tuple[dict[int, Tensor], float]:
         """Return the norms by parameter id, and the seconds that taking them took; begin the next step."""
         norms, seconds = self.norms, self.seconds
-        self.norms, self.seconds = {}, 0.0
+        self.norms, self.seconds, self.pending = {}, 0.0, {}
         return norms, seconds
 
     def remove(self) -> None:
@@ -72,9 +103,13 @@ def install(local: Local, guard: Callable[..., None]) -> Callable[[], None]:
     frame of ours in the warnings that torch attributes to its caller.
     """
 
+    def watch(inner: nn.Module, views: Callable[[], bool]) -> None:
+        local.watch(inner, guard, views=views)
+
     def registered(outer: nn.Module, name: str, inner: nn.Module | None) -> None:
         if name == "module" and inner is not None and isinstance(outer, DistributedDataParallel):
-            guard(local.watch, inner, guard)
+            reducer = weakref.ref(outer)
+            guard(watch, inner, lambda: getattr(reducer(), "gradient_as_bucket_view", True))
 
     handle = register_module_module_registration_hook(registered)
 
