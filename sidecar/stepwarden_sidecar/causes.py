@@ -54,6 +54,10 @@ class Causes:
         kept = (*told[:1], *told[1:][-(TOLD - 1) :])
         self.told = fitting(kept)
 
+    def over(self, hang: Finding) -> None:
+        """Forget a hang that has ended by itself: what fails later does not fail for it."""
+        self.told = tuple(each for each in self.told if (each.kind, each.step) != (HUNG, hang.step))
+
     def restarted(self) -> None:
         """Forget them: a rank that was gone is back, and what ended the attempt before is no news to it."""
         self.told = ()

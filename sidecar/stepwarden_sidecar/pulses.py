@@ -56,6 +56,7 @@ class Pulses:
         self.looked: float | None = None
         self.since = 0.0  # since when stillness counts: no rank has been held since
         self.hung: Finding | None = None
+        self.over: list[Finding] = []  # hangs that have ended by themselves, and nobody was told yet
         self.starts: dict[int, Pulse] = {}  # of the lap
         self.lap_began = 0.0
         self.laps: deque[Lap] = deque(maxlen=KEPT)
@@ -108,6 +109,7 @@ class Pulses:
         verdict = rank_hung.judge(self.seen(ranks, now), settings, self.expected)
         before, self.hung = self.hung, kept(self.hung, verdict)
         if before and not self.hung:
+            self.over.append(before)
             log.info("%s is over: %s", rank_hung.KIND, verdict.message)
         return [self.hung] if self.hung and not before else []
 

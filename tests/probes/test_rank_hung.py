@@ -35,7 +35,14 @@ def judge(*seen, expected=None, **settings):
 STACK = '  File "/lib/torch/autograd/graph.py", line 8, in run\n'
 USERS = '  File "/lib/torch/autograd/graph.py", line 8, in run\n  File "/x/train.py", line 9, in hook\n'
 
+LIBRARY = '  File "/usr/lib/python3.11/{}.py", line 9, in wait\n'
+EVENT = USERS + 2 * LIBRARY.format("threading")
+QUEUE = USERS + LIBRARY.format("queue") + LIBRARY.format("threading")
+REQUEST = USERS + LIBRARY.format("ssl")
+
 BAD = {
+    "an event that nobody sets": [waiting(0), still(1, "data", marks=("locked",), stack=EVENT)],
+    "an empty queue": [waiting(0, 31.0), still(1, "data", 31.0, marks=("locked",), stack=QUEUE)],
     "a lock between two steps": [waiting(0), still(1, "data", marks=("locked",))],
     "sleeps in its forward": [still(0, "backward"), still(1, "forward", marks=("sleeping",))],
     "stands in its forward": [waiting(0), still(1, "forward")],
@@ -87,6 +94,8 @@ HEALTHY = {
         rank(1, "forward", marks=("evaluating",), unmoved=99.0),
     ],
     "saves, and the others meet in a barrier": [waiting(0, 100.0, "barrier"), still(1, "data", 100.0)],
+    "a queue that fills again": [waiting(0, 20.0), still(1, "data", 20.0, marks=("locked",), stack=QUEUE)],
+    "an upload": [waiting(0, 20.0), still(1, "data", 20.0, marks=("locked",), stack=REQUEST)],
     "saves": [waiting(0, 300.0), still(1, "data", 300.0, marks=("checkpointing",))],
     "compiles": [waiting(0, 300.0), rank(1, "forward", marks=("compiling",), unmoved=300.0)],
     "compiles and holds the interpreter": [

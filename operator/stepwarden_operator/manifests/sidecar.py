@@ -1,5 +1,6 @@
 """The two containers that are ours: one brings the agent, one stays beside the trainer."""
 
+import json
 from typing import Any
 
 from stepwarden.wire import (
@@ -8,6 +9,7 @@ from stepwarden.wire import (
     ENV_HUB,
     ENV_POD,
     ENV_PORT,
+    ENV_PROBES,
     ENV_RANKS,
 )
 from stepwarden_operator.manifests.env import completion_index
@@ -73,6 +75,7 @@ def sidecar_env(job: TrainingJob) -> list[dict[str, Any]]:
         "STEPWARDEN_PODS": str(job.num_nodes),
         "STEPWARDEN_TOKEN_FILE": f"{TOKEN_DIRECTORY}/{TOKEN_KEY}",
         ENV_RANKS: str(job.ranks),
+        ENV_PROBES: json.dumps(job.probes),
         "STEPWARDEN_JOB": job.name,
         "STEPWARDEN_NAMESPACE": job.namespace,
     }

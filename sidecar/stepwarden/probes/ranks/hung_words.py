@@ -74,7 +74,7 @@ def state(rank: Seen) -> str:
 def doing(rank: Seen, at: str) -> str:
     """Say what a rank is at that still speaks."""
     marks = set(rank.pulse.marks)
-    if "locked" in marks:
+    if rank.locked:
         return f"waits {at} for a lock, an event or a thread that does not come: see its stack"
     if "loading" in marks:
         return f"waits {at} for data: look at the DataLoader's workers, and at where they read"

@@ -69,4 +69,4 @@ def allowed(missing: Seen, limits: Pace, *, met: bool) -> float:
         return limits.meeting
     if not missing.still or "loading" in marks:
         return limits.long
-    return limits.tight if "locked" in marks or not between else limits.long
+    return limits.tight if missing.locked or not between else limits.long

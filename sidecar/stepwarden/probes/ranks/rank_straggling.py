@@ -23,13 +23,16 @@ DEFAULTS: Mapping[str, float] = MappingProxyType(
         "seconds": 0.02,  # a step, that it takes longer at least,
         "part": 0.1,  # and of the whole step
         "laps": 8.0,  # in a row that are looked at, each of 5 steps or a second
-        "plain": 5.0,  # the factor that is plain after two laps
+        "plain": 6.0,  # the factor that is plain after two laps
     }
 )
 KEPT = 32  # laps
-SURE = 6.0  # standard errors that the mean difference is from none (Student's t: 8 laps by chance 1 in 3700)
+SURE = 6.0  # standard errors that the mean difference is from none at least,
+FEW = 4.0  # and more for few laps (Student's t; 8 laps: 9, by chance 1 in 40,000 where times are normal)
 PLAIN_STEPS = 8  # steps of the two laps
-STEADY = 0.6  # of what is plain in both, in each of the two laps
+ENOUGH = 4  # laps that show how far a rank's laps differ by themselves,
+APART = 4.0  # and standard deviations of these by which a lap stands out
+STEADY = 0.7  # of what is plain in both, in each of the two laps
 RECOVERED = 0.5  # of the excess that makes a factor
 MOST = 1e6  # seconds a step that are believed
 SHOWN = 16  # ranks whose times are in the evidence
@@ -101,7 +104,7 @@ def slow(laps: Sequence[Lap], settings: Mapping[str, float]) -> Iterator[Slow]:
 def judge(rank: int, laps: Sequence[Lap], settings: Mapping[str, float]) -> Slow | None:
     """Say whether a rank is slow: plainly in two laps, or beyond doubt in more."""
     recent = since(rank, laps)
-    if len(recent) > 1 and plainly(rank, recent[-2:], settings):
+    if len(recent) > 1 and unlike(rank, recent) and plainly(rank, recent[-2:], settings):
         return measured(rank, recent[-2:])
     count = int(settings["laps"])
     while 1 < count <= len(recent):
@@ -139,13 +142,21 @@ def plainly(rank: int, laps: Sequence[Lap], settings: Mapping[str, float]) -> bo
     )
 
 
+def unlike(rank: int, laps: Sequence[Lap]) -> bool:
+    """Whether the last two laps stand out from those before, where there are some to tell by."""
+    more = [lap[rank].total - others(rank, lap) for lap in laps]
+    before, last = more[:-2], more[-2:]
+    return len(before) < ENOUGH or min(last) > fmean(before) + APART * stdev(before)
+
+
 def surely(rank: int, laps: Sequence[Lap], settings: Mapping[str, float]) -> bool:
     """Whether a rank takes longer by more than laps differ by themselves."""
     whole = measured(rank, laps)
     if whole.factor < settings["factor"] or not weighs(whole, settings):
         return False
     more = [lap[rank].total - others(rank, lap) for lap in laps]
-    return fmean(more) > SURE * stdev(more) / math.sqrt(len(more))
+    count = len(more)
+    return fmean(more) > SURE * (1 + FEW / count) * stdev(more) / math.sqrt(count)
 
 
 def weighs(found: Slow, settings: Mapping[str, float]) -> bool:

@@ -13,6 +13,10 @@ OWN = frozenset({"sleeping", "loading", "locked"})  # marks of a rank that waits
 TRAINING = frozenset({"forward", "backward", "optimizer"})
 NAMED = 4  # ranks that a message names one by one
 FRAME = re.compile(r'File "([^"]+)", line \d+')
+AT_WORK = (
+    *("/queue.py", "/selectors.py", "/socket.py", "/ssl.py", "/subprocess.py"),
+    *("/multiprocessing/", "/concurrent/", "/asyncio/"),
+)
 REDUCES = ("torch/distributed/", "torch/nn/parallel/", "torch/autograd/graph.py", "torch/_dynamo/")
 
 
@@ -42,6 +46,16 @@ class Seen:
     def still(self) -> float:
         """Seconds in which its main thread did nothing at all."""
         return min(number(self.pulse.still), self.within)
+
+    @property
+    def locked(self) -> bool:
+        """
+        Whether it waits for a lock or an event itself.
+
+        Behind a queue, a future, a process or a connection somebody may be at work for it.
+        """
+        callers = [file for file in FRAME.findall(self.pulse.stack) if not file.endswith("/threading.py")]
+        return "locked" in self.pulse.marks and not any(part in "".join(callers[-1:]) for part in AT_WORK)
 
     @property
     def waits(self) -> float:
