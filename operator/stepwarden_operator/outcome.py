@@ -1,11 +1,12 @@
 """Whether a job has ended, how, and who is to blame. Pure."""
 
+from stepwarden.restarts import after_crash
 from stepwarden.wire import Finding
 from stepwarden_operator.conditions import Condition
 from stepwarden_operator.findings import FROM_POD, first_failed, is_crash, run_of, traceback_end
 from stepwarden_operator.observe import Observed, Pod, seconds_of
 from stepwarden_operator.pause import Pause
-from stepwarden_operator.restart import after_crash, refusal, stale
+from stepwarden_operator.restart import refusal, stale
 
 SETTLE = 2.0  # seconds that the failed pod's last words may take to arrive after the Job's
 TRACEBACK = 1500  # characters of a traceback's end
@@ -77,7 +78,7 @@ def not_restarted(observed: Observed, findings: tuple[Finding, ...], pause: Paus
         return str(job.status.get("notRestarted", ""))
     if pause and pause.refused:
         return pause.refused
-    crash = after_crash(job, (finding for finding in findings if run_of(finding) == job.run))
+    crash = after_crash(job.rules, (finding for finding in findings if run_of(finding) == job.run))
     return refusal(job, crash) if crash else ""
 
 

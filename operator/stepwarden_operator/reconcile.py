@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from stepwarden.restarts import after_crash
 from stepwarden.wire import Finding
 from stepwarden_operator import restart
 from stepwarden_operator.actions import Action, Create, DeleteJob, Instruct, PatchJob, WriteStatus
@@ -92,7 +93,7 @@ def starts_anew(
     if job.status.get("phase") in FINISHED:
         return None
     if end == "Failed":
-        crashed = restart.after_crash(job, (f for f in findings if run_of(f) == job.run))
+        crashed = after_crash(job.rules, (f for f in findings if run_of(f) == job.run))
         wanted = crashed if crashed and not restart.refusal(job, crashed) else None
     else:
         wanted = pause.decision if pause and pause.action == "Restart" else None

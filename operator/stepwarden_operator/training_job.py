@@ -7,8 +7,9 @@ from typing import Any, TypeVar, cast
 
 from stepwarden.policy import FAILURE_GRACE, PolicyError, Rule, read_rules, restarting, seconds
 from stepwarden.reproducibility import Reproducibility, read
+from stepwarden.restarts import Restarts, read_restarts
 from stepwarden.wire import Update
-from stepwarden_operator.checkpoint import Checkpoint, Restarts, read_checkpoint, read_restarts
+from stepwarden_operator.checkpoint import Checkpoint, read_checkpoint
 from stepwarden_operator.names import ACKNOWLEDGE, TRAINER
 
 ANNOTATION = re.compile(r"\s*([0-9]+)\s*(?:,\s*(skip|apply)?\s*(?:,\s*([0-9]+)\s*)?)?")

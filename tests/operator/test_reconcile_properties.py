@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from worlds import DEAD, NOW, PODS, after, asked, report, settled
 
 from stepwarden.policy import Rule
+from stepwarden.restarts import Restarts
 from stepwarden.wire import Finding
-from stepwarden_operator.checkpoint import Restarts
 from stepwarden_operator.observe import Child, Observed, timestamp
 from stepwarden_operator.training_job import Acknowledged
 

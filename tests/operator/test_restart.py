@@ -23,11 +23,10 @@ from worlds import (
 )
 
 from stepwarden.policy import Rule
+from stepwarden.restarts import Restarts, exit_code
 from stepwarden_operator.actions import Create, DeleteJob, Instruct, PatchJob
-from stepwarden_operator.checkpoint import Restarts
 from stepwarden_operator.observe import Exit, timestamp
 from stepwarden_operator.reconcile import reconcile
-from stepwarden_operator.restart import exit_code
 from stepwarden_operator.training_job import read_training_job
 
 RESTART = Rule(kinds=("RankFailed", "NonFiniteGradient"), severity="critical", action="Restart")
@@ -104,7 +103,7 @@ def test_a_job_that_fails_in_every_run_is_restarted_so_often_and_then_fails():
     assert found["findingsCount"] == 3
     failed = condition(observed, "Failed")
     assert failed["reason"] == "RankFailed"
-    assert "not restarted: restarted 2 of 2 times (spec.maxRestarts)" in failed["message"]
+    assert "not restarted: restarted 2 of 2 times (maxRestarts)" in failed["message"]
     assert "the disk is full" in failed["message"]
 
 
