@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import resource
 import signal
 import sys
 from contextlib import AsyncExitStack
@@ -12,6 +13,7 @@ from aiohttp import web
 from stepwarden.wire import ENV_PORT
 from stepwarden_sidecar import settings
 from stepwarden_sidecar.farewell import leave
+from stepwarden_sidecar.gate import Gate
 from stepwarden_sidecar.link import Link
 from stepwarden_sidecar.lives import Lives
 from stepwarden_sidecar.receiver import Receiver
@@ -26,6 +28,9 @@ log = logging.getLogger("stepwarden_sidecar")
 TURN = 0.2  # seconds after which it looks at its clock
 GRACE = 0.3  # seconds that open requests, and the last words to the hub, may take at the end
 USAGE = 2  # exit code
+IDLE = 75.0  # seconds that a connection without a request is kept
+BACKLOG = 1024  # connections that wait to be accepted: all pods may come at once
+FILES = 65_536
 
 
 def main() -> None:
@@ -103,14 +108,22 @@ async def last_words(link: Link) -> None:
 async def serve(sidecar: Sidecar, stack: AsyncExitStack) -> None:
     """Listen for HTTP, and write down the port that it got."""
     given = sidecar.settings
+    gate = Gate(files() // 2)
     runner = web.AppRunner(
-        application(sidecar), access_log=None, logger=logger(sidecar), shutdown_timeout=GRACE
+        application(sidecar, gate),
+        access_log=None,
+        logger=logger(sidecar),
+        shutdown_timeout=GRACE,
+        keepalive_timeout=IDLE,
     )
     await runner.setup()
     stack.push_async_callback(runner.cleanup)
-    site = web.TCPSite(runner, given.bind, given.port, reuse_address=True)
-    await site.start()
-    port = runner.addresses[0][1]
+    assert runner.server  # noqa: S101 - set up just now
+    server = await asyncio.get_running_loop().create_server(
+        gate.factory(runner.server), given.bind, given.port, reuse_address=True, backlog=BACKLOG
+    )
+    stack.callback(server.close)
+    port = server.sockets[0].getsockname()[1]
     if given.port == 0:
         replace(given.directory / "port", f"{port}\n")
     role = f"its hub is {given.hub}" if given.hub else "the job's hub"
@@ -119,6 +132,14 @@ async def serve(sidecar: Sidecar, stack: AsyncExitStack) -> None:
     log.info(
         "pod %d: listening at %s:%d (%s=%d), %s", given.pod, given.bind, port, ENV_PORT, given.port, role
     )
+
+
+def files() -> int:
+    """Let the process have as many open files as it may, and return how many: each connection is one."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = FILES if hard == resource.RLIM_INFINITY else min(hard, FILES)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    return most
 
 
 if __name__ == "__main__":

@@ -13,9 +13,11 @@ from itertools import islice
 import aiohttp
 
 from stepwarden.wire import Finding, Orders, from_line, to_line
+from stepwarden_sidecar.access import POD_HEADER
 from stepwarden_sidecar.digest import digest
 from stepwarden_sidecar.merge import Own
 from stepwarden_sidecar.server import HUB_HEADER, STANDBY_HEADER
+from stepwarden_sidecar.settings import Settings
 from stepwarden_sidecar.sidecar import Sidecar
 
 log = logging.getLogger(__name__)
@@ -53,7 +55,7 @@ class Link:
         self.away = False
 
     async def __aenter__(self) -> "Link":  # noqa: PYI034 - Python 3.10 has no Self
-        headers = {"Authorization": f"Bearer {self.sidecar.settings.token}"}
+        headers = credentials(self.sidecar.settings)
         self.session = aiohttp.ClientSession(headers=headers, trust_env=False)
         return self
 
@@ -135,6 +137,11 @@ class Link:
         if away != self.away:
             log.info("hub %s %s", self.hub, f"doesn't answer: {reason}" if away else "answers again")
         self.away = away
+
+
+def credentials(settings: Settings) -> dict[str, str]:
+    """Return the headers by which a sidecar is known."""
+    return {"Authorization": f"Bearer {settings.token}", POD_HEADER: str(settings.pod)}
 
 
 def fitting(findings: dict[Own, Finding]) -> dict[Own, Finding]:

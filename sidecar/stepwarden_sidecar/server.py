@@ -1,9 +1,8 @@
 """The sidecar's HTTP side. Reads requests, asks the sidecar, writes answers; decides nothing."""
 
-import hmac
 import json
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import TypeVar
 
 from aiohttp import web
@@ -11,13 +10,15 @@ from aiohttp.http import HttpProcessingError
 
 from stepwarden.wire import Instruction, PodReport, from_dict, to_line
 from stepwarden_sidecar import metrics
+from stepwarden_sidecar.access import GATE, LIMITS, MAX_BODY, SIDECAR, access, body, pod_of, waiting
 from stepwarden_sidecar.digest import digest
+from stepwarden_sidecar.gate import STRANGERS, Gate
 from stepwarden_sidecar.handover import copy_of, cursor, read_copy, standbys
 from stepwarden_sidecar.job import Job
+from stepwarden_sidecar.limits import Limits
 from stepwarden_sidecar.sidecar import Sidecar
 from stepwarden_sidecar.views import read_view, to_json
 
-MAX_BODY = 1024 * 1024
 MAX_WAIT = 300.0
 HUB_HEADER = "Stepwarden-Hub"  # another value: the hub was started anew, and must be told everything again
 STANDBY_HEADER = "Stepwarden-Standby"  # in the hub's answer: this pod is to keep a copy of what the hub knows
@@ -32,15 +33,12 @@ NO_HTTP = (
     web.RequestPayloadError,
     ConnectionError,
 )  # the last: gone amid its own request
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-SIDECAR = web.AppKey("sidecar", Sidecar)
 
 
-def application(sidecar: Sidecar) -> web.Application:
-    """Make the application."""
-    app = web.Application(middlewares=[authorized], client_max_size=MAX_BODY)
-    app[SIDECAR] = sidecar
+def application(sidecar: Sidecar, gate: Gate | None = None) -> web.Application:
+    """Make the application, whose connections come through that gate."""
+    app = web.Application(middlewares=[access], client_max_size=MAX_BODY)
+    app[SIDECAR], app[GATE], app[LIMITS] = sidecar, gate or Gate(STRANGERS), Limits()
     app.router.add_get("/healthz", healthz)
     app.router.add_get("/metrics", metrics_page)
     app.router.add_get("/v1/job", job)
@@ -69,18 +67,6 @@ def logger(sidecar: Sidecar) -> logging.Logger:
     return made
 
 
-@web.middleware
-async def authorized(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Let only those who know the token at /v1."""
-    expected = f"Bearer {request.app[SIDECAR].settings.token}"
-    given = request.headers.get("Authorization", "")
-    if request.path.startswith("/v1") and not hmac.compare_digest(given.encode(), expected.encode()):
-        raise web.HTTPUnauthorized(
-            text="this needs the job's token: Authorization: Bearer $STEPWARDEN_TOKEN\n"
-        )
-    return await handler(request)
-
-
 async def healthz(_request: web.Request) -> web.Response:
     """Answer that the process lives."""
     return web.Response(text="ok\n")
@@ -98,7 +84,7 @@ async def job(request: web.Request) -> web.Response:
     known = of_hub(sidecar)
     version = request.query.get("version")
     if version is not None:
-        await until(sidecar, lambda: sidecar.version != version, wait(request))
+        await until(request, lambda: sidecar.version != version)
     return said(to_line(sidecar.job_report(known)))
 
 
@@ -106,7 +92,7 @@ async def instruction(request: web.Request) -> web.Response:
     """Take in what the operator wants, and answer what is known after."""
     sidecar = request.app[SIDECAR]
     known = of_hub(sidecar)
-    sidecar.instruct(await body(request, Instruction))
+    sidecar.instruct(await message(request, Instruction))
     return said(to_line(sidecar.job_report(known)))
 
 
@@ -114,7 +100,9 @@ async def pods(request: web.Request) -> web.Response:
     """Take in what another pod's sidecar knows, and answer its orders."""
     sidecar = request.app[SIDECAR]
     of_hub(sidecar)
-    report = await body(request, PodReport)
+    report = await message(request, PodReport)
+    if pod_of(request) not in (None, report.pod):
+        raise web.HTTPForbidden(text=f"pod {pod_of(request)} can't speak for pod {report.pod}\n")
     of_hub(sidecar)  # still
     sidecar.pod_reported(report)
     keeps = {STANDBY_HEADER: "yes"} if sidecar.election and report.pod in standbys(sidecar) else {}
@@ -126,7 +114,7 @@ async def orders(request: web.Request) -> web.Response:
     sidecar = request.app[SIDECAR]
     of_hub(sidecar)
     if (known := request.query.get("known")) is not None:
-        await until(sidecar, lambda: digest(sidecar.orders) != known, wait(request))
+        await until(request, lambda: digest(sidecar.orders) != known)
     return said(to_line(sidecar.orders), {HUB_HEADER: sidecar.boot})
 
 
@@ -135,7 +123,7 @@ async def view(request: web.Request) -> web.Response:
     sidecar = request.app[SIDECAR]
     if sidecar.election is None:
         raise web.HTTPNotFound(text="no other pod can be this job's hub\n")
-    sidecar.election.heard(parsed(sidecar, await request.read(), read_view), sidecar.clock())
+    sidecar.election.heard(parsed(sidecar, await body(request), read_view), sidecar.clock())
     sidecar.views.tell()
     return said(to_json(sidecar.election.view(sidecar.clock())))
 
@@ -145,7 +133,7 @@ async def copy(request: web.Request) -> web.Response:
     sidecar = request.app[SIDECAR]
     known = of_hub(sidecar)
     seen, boot = request.query.get("cursor", ""), request.query.get("boot", "")
-    await until(sidecar, lambda: cursor(sidecar, known) != seen, wait(request))
+    await until(request, lambda: cursor(sidecar, known) != seen)
     of_hub(sidecar)
     if cursor(sidecar, known) == seen:
         return web.Response(status=204)
@@ -158,17 +146,19 @@ async def settled(request: web.Request) -> web.Response:
     """Take in what was settled by a hub that is none any more."""
     sidecar = request.app[SIDECAR]
     of_hub(sidecar)
-    given = parsed(sidecar, await request.read(), read_copy)
+    given = parsed(sidecar, await body(request), read_copy)
     sidecar.publish(of_hub(sidecar).compared(given.findings))
     sidecar.turn()
     return web.Response(status=204)
 
 
-async def until(sidecar: Sidecar, met: Callable[[], bool], seconds: float) -> None:
-    """Wait until a condition is met, for so long at most, not beyond the sidecar's own end, nor as hub."""
-    end, job = sidecar.clock() + seconds, sidecar.job
-    while not met() and not sidecar.closing and sidecar.job is job and (left := end - sidecar.clock()) > 0:
-        await sidecar.changed.wait(left, sidecar.changed.count)
+async def until(request: web.Request, met: Callable[[], bool]) -> None:
+    """Wait until a condition is met, as long as the asker wants, while the sidecar lives and is the hub."""
+    sidecar = request.app[SIDECAR]
+    end, job = sidecar.clock() + wait(request), sidecar.job
+    async with waiting(request):
+        while not (met() or sidecar.closing) and sidecar.job is job and (left := end - sidecar.clock()) > 0:
+            await sidecar.changed.wait(left, sidecar.changed.count)
 
 
 def of_hub(sidecar: Sidecar) -> Job:
@@ -194,22 +184,22 @@ def wait(request: web.Request) -> float:
         raise web.HTTPBadRequest(text=f"wait={raw!r:.80} is not a number of seconds\n") from None
 
 
-async def body(request: web.Request, cls: type[Wanted]) -> Wanted:
+async def message(request: web.Request, cls: type[Wanted]) -> Wanted:
     """Read a request's body as a message."""
-    return read(request.app[SIDECAR], await request.read(), cls)
+    return read(request.app[SIDECAR], await body(request), cls)
 
 
 def read(sidecar: Sidecar, raw: str | bytes, cls: type[Wanted]) -> Wanted:
     """Read a message; count and refuse what is none, with the reason."""
 
-    def message(raw: str | bytes) -> Wanted:
+    def one(raw: str | bytes) -> Wanted:
         found = json.loads(raw)
         if isinstance(found, dict):
             return from_dict(cls, found)
         reason = "a JSON object is wanted"
         raise ValueError(reason)
 
-    return parsed(sidecar, raw, message)
+    return parsed(sidecar, raw, one)
 
 
 def parsed(sidecar: Sidecar, raw: str | bytes, reader: Callable[[str | bytes], Read]) -> Read:

@@ -16,7 +16,7 @@ import aiohttp
 
 from stepwarden_sidecar.election import Election, Follow, Lead, Role, Seek, questions
 from stepwarden_sidecar.handover import Copy, fitting, inherit, lead, read_copy, step_down
-from stepwarden_sidecar.link import HubLostError, Link
+from stepwarden_sidecar.link import HubLostError, Link, credentials
 from stepwarden_sidecar.sidecar import Sidecar
 from stepwarden_sidecar.store import replace
 from stepwarden_sidecar.views import read_view, to_json
@@ -55,10 +55,9 @@ class Succession:
         self.told: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> "Succession":  # noqa: PYI034 - Python 3.10 has no Self
-        headers = {"Authorization": f"Bearer {self.sidecar.settings.token}"}
-        self.session = aiohttp.ClientSession(
-            headers=headers, trust_env=False, connector=aiohttp.TCPConnector(limit=0)
-        )
+        headers = credentials(self.sidecar.settings)
+        connector = aiohttp.TCPConnector(limit=0)
+        self.session = aiohttp.ClientSession(headers=headers, trust_env=False, connector=connector)
         return self
 
     async def __aexit__(self, *_: object) -> None:
