@@ -1,11 +1,17 @@
-"""Which collective a stack waits in, where its own wrappers do not say it: those that C++ begins."""
+"""Which collective a stack waits in: by its Python name, and where C++ begins it without one."""
 
 from collections.abc import Sequence
 from types import CodeType
 
-PYTHONS = "/torch/distributed/distributed_c10d.py"
-OTHERS = ("/torch/distributed/_functional_collectives.py", "/torch/distributed/rendezvous.py")
-LOGGED = "/torch/distributed/c10d_logger.py"  # stands around each of torch's own functions
+from stepwarden.agent.pulse import stack
+
+COLLECTIVES = (
+    "/torch/distributed/distributed_c10d.py",
+    "/torch/distributed/_functional_collectives.py",
+    "/torch/distributed/rendezvous.py",
+    "/torch/distributed/utils.py",
+)
+BETWEEN = ("/torch/distributed/c10d_logger.py", "/torch/_ops.py")  # stand around torch's own functions
 ENGINE = ("/torch/autograd/graph.py", "_engine_run_backward")
 
 
@@ -13,11 +19,12 @@ def called(codes: Sequence[CodeType]) -> str:
     """Return the collective as the user's code names it, as all_gather_object; "" where there is none."""
     name = ""
     for code in reversed(codes):
-        if code.co_filename.endswith((PYTHONS, *OTHERS)):
+        file = code.co_filename
+        if file.endswith(COLLECTIVES):
             name = code.co_name
-        elif name and not code.co_filename.endswith(LOGGED):
+        elif not file.endswith(BETWEEN) and not stack.is_ours(file):
             break
-    return name
+    return name.lstrip("_")
 
 
 def in_reducer(codes: Sequence[CodeType]) -> bool:
