@@ -62,6 +62,10 @@ BAD = {
     "works without an end": [waiting(0, 31.0), rank(1, "forward", unmoved=31.0)],
     "evaluates for too long": [waiting(0, 601.0), still(1, "data", 601.0, marks=("evaluating",))],
     "behind a barrier, for long": [waiting(0, 121.0, "barrier"), still(1, "data", 121.0)],
+    "the others' devices spin behind the step": [
+        rank(0, unmoved=3.0),
+        still(1, "data", 3.0, marks=("locked",)),
+    ],
     "the others' devices spin": [
         rank(0, "backward", unmoved=3.0),
         still(1, "data", 3.0, marks=("locked",)),
@@ -120,6 +124,8 @@ HEALTHY = {
     "sends to who receives": [waiting(0, 20.0, "send", line=3), waiting(1, 20.0, "recv", line=4)],
     "one has just come": [waiting(0, 20.0), waiting(1, 0.1)],
     "has stood, and moves": [waiting(0, 20.0), still(1, "forward", 0.5)],
+    "one works and one reads": [rank(0, unmoved=99.0), still(1, "data", 99.0, marks=("loading",))],
+    "a broadcast from two lines": [waiting(0, 20.0, line=1), waiting(1, 20.0, line=2)],
     "one alone reads": [still(0, "data", 500.0)],
 }
 
@@ -153,6 +159,8 @@ def test_a_collective_of_all_that_does_not_end_is_told_later():
     verdict = judge(waiting(0, 31.0), waiting(1, 30.5))
     assert (verdict.reason, verdict.finding.rank) == ("AllWait", None)
     assert "network" in verdict.finding.message
+    verdict = judge(waiting(0, 31.0, line=1), waiting(1, 30.5, line=2))
+    assert verdict.reason == "Apart"
 
 
 def test_ranks_that_wait_for_one_that_ended_are_told():

@@ -27,7 +27,9 @@ DEFAULTS: Mapping[str, float] = MappingProxyType(
     }
 )
 BARRIERS = frozenset({"barrier", "monitored_barrier"})  # where ranks wait for one that does something alone
-PAIRED = frozenset({"send", "recv", "isend", "irecv", "batch_isend_irecv"})  # they meet under other names
+PAIRED = frozenset(
+    {"send", "recv", "isend", "irecv", "batch_isend_irecv", "send_object_list", "recv_object_list"}
+)  # they meet under other names
 
 
 def judge(seen: Sequence[Seen], settings: Mapping[str, float], expected: int | None = None) -> Verdict:
@@ -63,6 +65,8 @@ def for_others(  # noqa: PLR0913, PLR0917 - who waits, who doesn't, all of them,
     waited = max(each.waits or each.spins for each in waiting)
     met = all(each.pulse.collective in BARRIERS for each in waiting)
     away = [each for each in others if each.silent >= settings["silent"] or not each.pulse.collective]
+    if not any(each.waits or each.pulse.phase in TRAINING for each in waiting):
+        away = [each for each in away if each.stuck or each.silent >= settings["silent"]]
     late = [each for each in away if overdue(each, waited, limits, settings, met=met)]
     if late:
         return words.missing(late, waiting, seen, limits)
@@ -73,7 +77,7 @@ def for_others(  # noqa: PLR0913, PLR0917 - who waits, who doesn't, all of them,
 
 def spinning(here: Sequence[Seen], live: Sequence[Seen], limits: Pace) -> list[Seen]:
     """Return ranks that may wait for their devices, where not all do: a device's wait uses the processor."""
-    found = [each for each in here if not each.still and each.spins >= limits.tight]
+    found = [each for each in here if each.spins >= limits.tight]
     return found if len(found) < len(live) else []
 
 
@@ -85,18 +89,12 @@ def all_wait(waiting: Sequence[Seen], seen: Sequence[Seen], limits: Pace, *, who
         return words.ended(ended, waiting, seen, limits)
     if len(waiting) == 1 or not whole:
         return Verdict("unknown", "NotAllKnown", "not every rank has said what it is at")
-    apart = mismatched(waiting)
-    if waited >= (limits.tight if apart else limits.long):
-        return words.everyone(waiting, seen, limits, apart=apart)
+    names = {each.pulse.collective or each.pulse.phase for each in waiting}
+    places = {(each.pulse.file, each.pulse.line) for each in waiting}
+    other = len(names) > 1 and not names <= PAIRED
+    if waited >= (limits.tight if other else limits.long):
+        return words.everyone(waiting, seen, limits, apart=other or len(places) > 1)
     return Verdict("ok", "Waiting", f"all ranks wait since {waited:.1f} s: in a collective of their own")
-
-
-def mismatched(waiting: Sequence[Seen]) -> bool:
-    """Whether ranks wait in collectives that can't be the same one."""
-    inside = [each.pulse for each in waiting]
-    if {pulse.collective for pulse in inside} <= PAIRED:
-        return False
-    return len({(pulse.collective or pulse.phase, pulse.file, pulse.line) for pulse in inside}) > 1
 
 
 def alone(rank: Seen, seen: Sequence[Seen], limits: Pace) -> Verdict:

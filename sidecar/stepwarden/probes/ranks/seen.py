@@ -58,6 +58,11 @@ class Seen:
         return "locked" in self.pulse.marks and not any(part in "".join(callers[-1:]) for part in AT_WORK)
 
     @property
+    def stuck(self) -> bool:
+        """Whether it does nothing where it should: amid a training step, or at a lock."""
+        return self.still > 0 and (self.pulse.phase in TRAINING or self.locked)
+
+    @property
     def waits(self) -> float:
         """
         Seconds that it has waited for other ranks; 0 while it does something of its own.
@@ -74,9 +79,13 @@ class Seen:
 
     @property
     def spins(self) -> float:
-        """Seconds that it may have waited for a device, which uses the processor: it came no further."""
-        busy = self.pulse.phase in TRAINING and not (PAUSES | OWN) & set(self.pulse.marks)
-        return min(self.unmoved, self.within) if busy else 0.0
+        """
+        Seconds that it may have waited for a device, which uses the processor: it came no further.
+
+        What is enqueued last may be waited for between two steps, as by the `item()` of a loss.
+        """
+        busy = self.pulse.phase != "starting" and not (PAUSES | OWN) & set(self.pulse.marks)
+        return min(self.unmoved, self.within) if busy and not self.still else 0.0
 
 
 def reduces(stack: str) -> bool | None:
