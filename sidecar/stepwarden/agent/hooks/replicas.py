@@ -32,7 +32,7 @@ class Local:
         self.handles: list[Any] = []
         self.watched: dict[int, weakref.ref[Tensor]] = {}
         self.seconds = 0.0
-        self.last = 0.0  # when a gradient was accumulated (`time.perf_counter`): what is behind it is waiting
+        self.last = 0.0  # when this rank's own work in a backward pass was done so far (`time.perf_counter`)
 
     def watch(self, module: nn.Module, guard: Callable[..., None], *, views: Callable[[], bool]) -> None:
         """Put a hook on each trainable parameter; `views` tells whether gradients are views of buckets."""
@@ -63,7 +63,8 @@ class Local:
         """Stand at the end of a backward pass."""
         began = time.perf_counter()
         self.settle()
-        self.seconds += time.perf_counter() - began
+        self.last = time.perf_counter()
+        self.seconds += self.last - began
 
     def settle(self) -> None:
         """Take the norms of the gradients that were accumulated since the last time."""
