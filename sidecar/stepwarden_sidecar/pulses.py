@@ -147,17 +147,19 @@ class Pulses:
         live = {r: h for r, h in self.hearts.items() if r in ranks and ranks[r].report.state in LIVE}
         if len(live) < 2 or any(heart.pulse.steps < 1 for heart in live.values()):  # noqa: PLR2004 - a comparison
             return False
-        parts = {}
+        parts = Lap({})
         if self.starts.keys() >= live.keys():
             made = {rank: heart.pulse.steps - self.starts[rank].steps for rank, heart in live.items()}
             least = 1 if now >= self.lap_began + SECONDS else STEPS
             if min(made.values()) < least:
                 return False
-            parts = {
-                rank: rank_straggling.part(self.starts[rank], heart.pulse)
-                for rank, heart in live.items()
-                if not heart.excused
-            }
+            parts = Lap(
+                {
+                    rank: rank_straggling.part(self.starts[rank], heart.pulse)
+                    for rank, heart in live.items()
+                    if not heart.excused
+                }
+            )
             self.laps.append(parts)
         self.starts = {rank: heart.pulse for rank, heart in live.items()}
         self.lap_began = now

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stepwarden.probes.ranks import rank_straggling
-from stepwarden.probes.ranks.rank_straggling import KEPT, Part
+from stepwarden.probes.ranks.rank_straggling import KEPT, Lap, Part
 from stepwarden.pulse import Pulse
 
 OWN = {"data": 0.01, "forward": 0.02, "backward": 0.03, "optimizer": 0.005}
@@ -20,7 +20,11 @@ def part(period=0.1, steps=5, step=9, node="", typical=None, **own):
 
 
 def slow(laps, **more):
-    return list(rank_straggling.slow(laps, {**rank_straggling.DEFAULTS, **more}))
+    return list(rank_straggling.slow(list(map(Lap, laps)), {**rank_straggling.DEFAULTS, **more}))
+
+
+def recovered(rank, laps):
+    return rank_straggling.recovered(rank, list(map(Lap, laps)), rank_straggling.DEFAULTS)
 
 
 def laps(count, **second):
@@ -90,10 +94,9 @@ def test_a_rank_that_had_no_part_in_a_lap_begins_anew():
 
 
 def test_a_rank_recovers():
-    settings = rank_straggling.DEFAULTS
-    assert not rank_straggling.recovered(1, laps(12, forward=0.4), settings)
-    assert not rank_straggling.recovered(1, [*laps(2, forward=0.4), *laps(7)], settings)
-    assert rank_straggling.recovered(1, [*laps(2, forward=0.4), *laps(8)], settings)
+    assert not recovered(1, laps(12, forward=0.4))
+    assert not recovered(1, [*laps(2, forward=0.4), *laps(7)])
+    assert recovered(1, [*laps(2, forward=0.4), *laps(8)])
 
 
 def test_sums_make_parts():
@@ -135,6 +138,15 @@ def test_jitter_that_moves_between_ranks_is_none(kind, ranks):
     assert told == 0
 
 
+@given(st.lists(st.floats(0, 9), min_size=2, max_size=9))
+def test_the_others_median_is_theirs(seconds):
+    lap = Lap({rank: Part(5, 9, {"data": each}, 1.0, 1.0) for rank, each in enumerate(seconds)})
+    for rank in lap:
+        rest = median(each for other, each in enumerate(seconds) if other != rank)
+        assert lap.others(rank) == lap.others(rank, "data") == pytest.approx(rest)
+    assert lap.others(0, "forward") == 0
+
+
 numbers = st.floats() | st.floats(0, 10)
 sums = st.dictionaries(st.sampled_from(["data", "forward", "waiting"]), numbers, max_size=3)
 parts = st.builds(
@@ -152,4 +164,4 @@ def test_any_laps_are_judged(seen):
     if found := slow(seen):
         assert rank_straggling.tell(found, seen[-1]).finding.message
     for rank in seen[-1] if seen else ():
-        rank_straggling.recovered(rank, seen, rank_straggling.DEFAULTS)
+        recovered(rank, seen)

@@ -134,7 +134,8 @@ def bad(  # noqa: PLR0913, PLR0917 - who is to blame, who waits and who else the
     blamed: bool = True,
 ) -> Verdict:
     """Make the finding."""
-    order = [*guilty, *(each for each in seen if each not in guilty)][:SHOWN]
+    named = set(ranks(guilty))
+    order = [*guilty, *(each for each in seen if each.rank not in named)][:SHOWN]
     first = guilty[0].pulse
     finding = Finding(
         kind="RankHung",

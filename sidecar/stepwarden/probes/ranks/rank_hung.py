@@ -43,7 +43,8 @@ def judge(seen: Sequence[Seen], settings: Mapping[str, float], expected: int | N
     limits = pace(live, settings)
     here = [each for each in live if each.silent < settings["silent"]]
     waiting = [each for each in here if each.waits >= settings["seconds"]] or spinning(here, live, limits)
-    others = [each for each in live if each not in waiting]
+    there = {each.rank for each in waiting}
+    others = [each for each in live if each.rank not in there]
     if waiting:
         return for_others(waiting, others, seen, limits, settings, expected)
     if len(seen) == 1 and expected in {None, 1}:

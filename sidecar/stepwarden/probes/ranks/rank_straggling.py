@@ -7,6 +7,7 @@ themselves, so a rank is called slow only where the difference stands out from i
 
 import heapq
 import math
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median, stdev
@@ -59,8 +60,28 @@ class Part:
         """Its own seconds a step."""
         return sum(self.own.values())
 
+    def seconds(self, phase: str | None) -> float:
+        """Return its own seconds a step in a phase, or in all."""
+        return self.total if phase is None else self.own.get(phase, 0.0)
 
-Lap = Mapping[int, Part]  # by rank
+
+class Lap(dict[int, Part]):
+    """All ranks' parts of one lap; of a thousand, each is put beside the others' median."""
+
+    def __init__(self, parts: Mapping[int, Part]) -> None:
+        """Take the parts by rank."""
+        super().__init__(parts)
+        self.ordered: dict[str | None, list[float]] = {}
+
+    def others(self, rank: int, phase: str | None = None) -> float:
+        """Return the median of the other ranks' own seconds a step, in a phase or in all."""
+        if phase not in self.ordered:
+            self.ordered[phase] = sorted(each.seconds(phase) for each in self.values())
+        ordered = self.ordered[phase]
+        mine = bisect_left(ordered, self[rank].seconds(phase))
+        middle = (len(ordered) - 2) / 2
+        below, above = math.floor(middle), math.ceil(middle)
+        return (ordered[below + (below >= mine)] + ordered[above + (above >= mine)]) / 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +165,7 @@ def plainly(rank: int, laps: Sequence[Lap], settings: Mapping[str, float]) -> bo
 
 def unlike(rank: int, laps: Sequence[Lap]) -> bool:
     """Whether the last two laps stand out from those before, where there are some to tell by."""
-    more = [lap[rank].total - others(rank, lap) for lap in laps]
+    more = [lap[rank].total - lap.others(rank) for lap in laps]
     before, last = more[:-2], more[-2:]
     return len(before) < ENOUGH or min(last) > fmean(before) + APART * stdev(before)
 
@@ -154,7 +175,7 @@ def surely(rank: int, laps: Sequence[Lap], settings: Mapping[str, float]) -> boo
     whole = measured(rank, laps)
     if whole.factor < settings["factor"] or not weighs(whole, settings):
         return False
-    more = [lap[rank].total - others(rank, lap) for lap in laps]
+    more = [lap[rank].total - lap.others(rank) for lap in laps]
     count = len(more)
     return fmean(more) > SURE * (1 + FEW / count) * stdev(more) / math.sqrt(count)
 
@@ -177,11 +198,11 @@ def measured(rank: int, laps: Sequence[Lap]) -> Slow:
     last = laps[-1][rank]
     steps = [lap[rank].steps for lap in laps]
     own = weighted([lap[rank].total for lap in laps], steps)
-    rest = weighted([others(rank, lap) for lap in laps], steps)
+    rest = weighted([lap.others(rank) for lap in laps], steps)
     phases = {
         phase: (
             weighted([lap[rank].own.get(phase, 0.0) for lap in laps], steps),
-            weighted([others(rank, lap, phase) for lap in laps], steps),
+            weighted([lap.others(rank, phase) for lap in laps], steps),
         )
         for phase in last.own
     }
@@ -192,13 +213,6 @@ def measured(rank: int, laps: Sequence[Lap]) -> Slow:
 def weighted(values: Sequence[float], steps: Sequence[int]) -> float:
     """Return the mean a step over laps of so many steps."""
     return sum(value * count for value, count in zip(values, steps, strict=True)) / max(sum(steps), 1)
-
-
-def others(rank: int, lap: Lap, phase: str | None = None) -> float:
-    """Return the median of the other ranks' own time, in a phase or in all."""
-    return median(
-        [each.total if phase is None else each.own.get(phase, 0.0) for r, each in lap.items() if r != rank]
-    )
 
 
 def tell(found: Sequence[Slow], lap: Lap) -> Verdict:
