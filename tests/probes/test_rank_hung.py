@@ -113,6 +113,11 @@ HEALTHY = {
         waiting(0, 300.0, steps=2, median=9.0),
         still(1, "forward", 300.0, steps=2, median=9.0),
     ],
+    "prepares the data for all": [
+        waiting(0, 1000.0, "barrier", steps=0, median=None),
+        rank(1, "starting", steps=0, median=None, unmoved=1000.0),
+    ],
+    "uploads, and the others have ended": [rank(0, unmoved=900.0), rank(1, state="ended")],
     "long steps": [waiting(0, 40.0, **SLOW), still(1, "forward", 40.0, **SLOW)],
     "a pause of these steps came before": [
         waiting(0, 20.0, longest=20.0),
@@ -173,7 +178,8 @@ def test_the_one_rank_of_a_job_is_given_more_time():
     assert judge(still(0, "forward", 29.0), expected=1).status == "ok"
     verdict = judge(still(0, "forward", 31.0), expected=1)
     assert (verdict.reason, verdict.finding.rank) == ("Stopped", 0)
-    assert judge(still(0, "data", 601.0)).status == "bad"
+    assert judge(still(0, "data", 601.0)).status == "ok"
+    assert judge(still(0, "data", 1801.0)).status == "bad"
     assert judge(still(0, "forward", 500.0, marks=("compiling",))).status == "ok"
 
 

@@ -8,7 +8,7 @@ from stepwarden.probes.ranks.seen import PAUSES, TRAINING, Seen, number
 YOUNG = 5  # steps before which a job has no pace
 MANY = 100.0  # median steps that a rank may work, or stand still between two steps
 BETWEEN = 2.0  # a silent rank between two steps: a collection of garbage can hold all its threads
-LONGER = 3.0  # times the longest pause, where nobody waits for it
+LONGER = 3.0  # times the longest pause, where nobody waits for it or one prepares for all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +63,8 @@ def allowed(missing: Seen, limits: Pace, *, met: bool) -> float:
     """Return for how long a rank may be at what it is at."""
     marks = set(missing.pulse.marks)
     between = missing.pulse.phase not in TRAINING
+    if missing.pulse.phase == "starting" and not missing.still:
+        return LONGER * limits.pause  # one rank prepares the data, and the others meet in a barrier
     if PAUSES & marks or missing.pulse.phase == "starting" or (between and not missing.still):
         return limits.pause
     if met:

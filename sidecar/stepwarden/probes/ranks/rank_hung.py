@@ -49,9 +49,7 @@ def judge(seen: Sequence[Seen], settings: Mapping[str, float], expected: int | N
         return for_others(waiting, others, seen, limits, settings, expected)
     if len(seen) == 1 and expected in {None, 1}:
         return alone(live[0], seen, limits)
-    if len(here) < len(live):
-        return Verdict("unknown", "Silent", "nobody waits for a rank that says nothing")
-    return nobody_waits(live, seen, limits)
+    return nobody_waits(live, seen, limits, whole=len(here) == len(live))
 
 
 def for_others(  # noqa: PLR0913, PLR0917 - who waits, who doesn't, all of them, and what is asked of them
@@ -102,13 +100,19 @@ def alone(rank: Seen, seen: Sequence[Seen], limits: Pace) -> Verdict:
     """Judge the one rank of a job: nobody waits for it, so it is given more time."""
     training = rank.pulse.phase in TRAINING and not PAUSES & set(rank.pulse.marks)
     rest = max(rank.still, min(rank.silent, rank.within) if rank.silent > 1 else 0.0)
-    if rest >= (limits.long if training else limits.pause):
+    if rest >= (limits.long if training else LONGER * limits.pause):
         return words.stopped([rank], seen, limits, rest)
     return Verdict("ok", "Moving", f"the rank has moved {rest:.1f} s ago")
 
 
-def nobody_waits(live: Sequence[Seen], seen: Sequence[Seen], limits: Pace) -> Verdict:
-    """Judge ranks that don't wait for each other: they may pause together for long."""
+def nobody_waits(live: Sequence[Seen], seen: Sequence[Seen], limits: Pace, *, whole: bool) -> Verdict:
+    """Judge ranks that don't wait for each other: they may pause together for long. `whole`: none is silent."""
+    if len(live) < len(seen):
+        return Verdict(
+            "ok", "Ending", "nobody waits, and some ranks have ended: the others may save or upload"
+        )
+    if not whole:
+        return Verdict("unknown", "Silent", "nobody waits for a rank that says nothing")
     rest = min(min(each.unmoved, each.within) for each in live)
     excused = any(PAUSES & set(each.pulse.marks) for each in live)
     if rest >= (LONGER * limits.pause if excused else limits.pause):
