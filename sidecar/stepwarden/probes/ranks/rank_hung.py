@@ -106,7 +106,7 @@ def alone(rank: Seen, seen: Sequence[Seen], limits: Pace) -> Verdict:
 
 
 def nobody_waits(live: Sequence[Seen], seen: Sequence[Seen], limits: Pace, *, whole: bool) -> Verdict:
-    """Judge ranks that don't wait for each other: they may pause together for long. `whole`: none is silent."""
+    """Judge ranks that don't wait for each other: they may pause together. `whole`: none is silent."""
     if len(live) < len(seen):
         return Verdict(
             "ok", "Ending", "nobody waits, and some ranks have ended: the others may save or upload"
