@@ -59,7 +59,7 @@ class Hub:
         host = f"[{address}]" if ":" in address else address
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
         return self.session.request(
-            method, f"http://{host}:{self.port}/v1/{what}", headers=headers, **options
+            method, f"http://{host}:{self.port}/v1/{what}", headers=headers, allow_redirects=False, **options
         )
 
     async def ask(self, request: Request) -> JobReport:

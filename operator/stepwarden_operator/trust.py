@@ -7,9 +7,10 @@ can hold, nor anything that a decision trips over. Raises `ValueError` where a r
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from stepwarden.encoding import plain
 from stepwarden.wire import Finding, JobReport, Orders, RankReport
@@ -24,6 +25,9 @@ EVIDENCE = 48 * 1024  # bytes: twenty findings and the rest must fit into an obj
 RUN = "run"  # in the evidence of a status' finding: the operator's own word
 
 
+Item = TypeVar("Item")
+
+
 def sound(report: JobReport) -> JobReport:
     """Return a report of which everything is within bounds."""
     if len(report.ranks) > RANKS or len(report.findings) > FINDINGS:
@@ -32,10 +36,19 @@ def sound(report: JobReport) -> JobReport:
     return replace(
         report,
         version=report.version[:WORD],
-        ranks=tuple(map(sound_rank, report.ranks)),
-        findings=tuple(map(sound_finding, report.findings)),
+        ranks=sound_ones(sound_rank, report.ranks),
+        findings=sound_ones(sound_finding, report.findings),
         orders=sound_orders(report.orders),
     )
+
+
+def sound_ones(make: Callable[[Item], Item], items: Iterable[Item]) -> tuple[Item, ...]:
+    """Return those of the items that can be meant, within bounds."""
+    found = []
+    for item in items:
+        with suppress(ValueError):
+            found.append(make(item))
+    return tuple(found)
 
 
 def sound_rank(rank: RankReport) -> RankReport:

@@ -52,11 +52,25 @@ def plain(value: Any) -> Any:
     return value
 
 
+def countable(value: int) -> bool:
+    """Whether a whole number is one that counts something: no truth value, and within 64 bits."""
+    return not isinstance(value, bool) and -(2**63) <= value < 2**63
+
+
+def whole(value: Any) -> int:
+    """Read a whole number. Raises `TypeError`."""
+    if not isinstance(value, int) or not countable(value):
+        message = f"{value!r:.80} is no whole number"
+        raise TypeError(message)
+    return value
+
+
 def check(spec: "Field[Any]", value: Any) -> None:
     """Raise `TypeError` where a value is not of its field's type, so that no reader trips over it."""
     right = True
     if spec.type in {int, str, int | None, str | None}:
         right = isinstance(value, spec.type)  # type: ignore[arg-type]  # these four are what isinstance takes
+        right = right and (not isinstance(value, int) or countable(value))
     elif get_origin(spec.type) is Literal:
         right = value in get_args(spec.type)
     elif get_origin(spec.type) is Mapping:

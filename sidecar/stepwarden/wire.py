@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import Field, asdict, dataclass, field, fields
 from typing import Any, Literal, TypeVar
 
-from stepwarden.encoding import FLOATS, READS, check, plain
+from stepwarden.encoding import FLOATS, READS, check, plain, whole
 from stepwarden.pulse import Pulse, RankExit
 from stepwarden.replica import Replica
 
@@ -273,7 +273,7 @@ def read(spec: "Field[Any]", value: Any) -> Any:
     if name in FLOATS:
         return None if value is None else float(value)
     if name == "ranks":
-        return tuple(from_dict(RankReport, item) if isinstance(item, dict) else int(item) for item in value)
+        return tuple(from_dict(RankReport, item) if isinstance(item, dict) else whole(item) for item in value)
     if name in LISTS:
         return tuple(from_dict(LISTS[name], item) for item in value)
     if name == "orders":

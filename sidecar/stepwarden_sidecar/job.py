@@ -5,6 +5,7 @@ Pure but for the clock, which is an argument (any clock, in seconds). Same input
 hearing a thing twice changes nothing, so pods may say again what they are not sure was heard.
 """
 
+import math
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ from stepwarden_sidecar.merge import OWN, Key, key, merge
 from stepwarden_sidecar.ranks import LIVE, SILENT
 
 KEPT = 1000  # findings, the last ones
+LAST_STEP = 2**53  # what any JSON reader keeps exact
 SETTLE = 1.0  # seconds after which a finding is published although a rank still has to report that step
 
 
@@ -53,7 +55,7 @@ class Job:
     def heard(self, ranks: Iterable[RankReport], now: float) -> None:
         """Take in a pod's ranks; one whose number the job can't have is left out."""
         for report in ranks:
-            if not 0 <= report.rank < self.limit:
+            if not 0 <= report.rank < self.limit or not possible(report):
                 continue
             known = self.ranks.get(report.rank)
             if known and is_another(known.report, report):
@@ -68,7 +70,7 @@ class Job:
         for finding in findings:
             if agreement.spoils(finding):
                 self.unsound = max(self.unsound, finding.step)
-            known = finding.step <= self.forgotten or key(finding) in self.settled
+            known = not self.forgotten < finding.step <= LAST_STEP or key(finding) in self.settled
             if known or finding.rank is None or not 0 <= finding.rank < self.limit:
                 continue
             pending = self.pending.setdefault(key(finding), Pending(now, {}))
@@ -164,6 +166,12 @@ def is_another(before: RankReport, report: RankReport) -> bool:
 def lost(settling: tuple[Finding, Pending]) -> bool:
     """Whether a finding is of a rank that lost a peer: what came with it may be the cause, and goes first."""
     return settling[0].evidence.get("local") is False and settling[0].kind in OWN
+
+
+def possible(report: RankReport) -> bool:
+    """Whether a rank can be where its report says: what a broken pod says must not reach a boundary."""
+    speed = report.steps_per_second
+    return -1 <= report.step <= LAST_STEP and (speed is None or (math.isfinite(speed) and speed >= 0))
 
 
 def aged(known: Known, now: float) -> RankReport:

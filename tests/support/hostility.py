@@ -15,49 +15,45 @@ anything = st.recursive(
     max_leaves=12,
 )
 small = st.integers(-1, 5)
+steps = small | small | st.integers(0, 2**53) | st.integers() | numbers
+reals = st.floats() | st.floats(0.0, 10.0) | st.sampled_from(["NaN", "Infinity", "-Infinity", None])
+live = st.sampled_from(["running", "running", "held", "held", "failed", "ended"])
+times = st.floats() | st.sampled_from(["NaN", "Infinity"])
 ranks = st.fixed_dictionaries(
-    {"rank": small, "pod": small, "state": st.sampled_from(["running", "held", "failed", "ended"])},
-    optional={
-        "step": numbers | small,
-        "time": leaves,
-        "loss": leaves,
-        "steps_per_second": leaves,
-        "reason": leaves,
-        "agree": st.booleans(),
-        "saved": numbers,
-    },
+    {"rank": small, "pod": small, "state": live, "step": steps, "time": times, "steps_per_second": reals},
+    optional={"loss": reals, "reason": words, "agree": st.booleans(), "saved": steps},
 )
 findings = st.fixed_dictionaries(
     {
         "kind": words,
         "severity": st.sampled_from(["info", "warning", "critical"]),
-        "step": numbers | small,
+        "step": steps,
         "message": words,
         "rank": small,
     },
     optional={
-        "ranks": st.lists(numbers, max_size=3),
+        "ranks": st.lists(steps, max_size=3),
         "evidence": st.dictionaries(words | st.just("local"), anything, max_size=3),
-        "first_step": numbers,
-        "line": numbers,
+        "first_step": steps,
+        "line": steps,
     },
 )
 replicas = st.fixed_dictionaries(
     {"rank": small, "run": words, "step": small, "optimizer": small, "count": small, "size": st.just(2)},
-    optional={"group": words, "norm": leaves, "samples": st.lists(leaves, max_size=3), "scale": leaves},
+    optional={"group": words, "norm": reals, "samples": st.lists(reals, max_size=3), "scale": reals},
 )
 pulses = st.fixed_dictionaries(
-    {"rank": small, "step": numbers | small, "time": numbers},
+    {"rank": small, "step": steps, "time": times},
     optional={
-        "still": leaves,
-        "waiting": leaves,
-        "sequence": numbers,
+        "still": reals,
+        "waiting": reals,
+        "sequence": steps,
         "collective": words,
-        "median": leaves,
-        "spread": leaves,
-        "longest": leaves,
-        "steps": numbers,
-        "spent": st.dictionaries(words, leaves, max_size=3),
+        "median": reals,
+        "spread": reals,
+        "longest": reals,
+        "steps": steps,
+        "spent": st.dictionaries(words, reals, max_size=3),
         "marks": st.lists(words, max_size=2),
     },
 )
@@ -72,13 +68,18 @@ pods = st.fixed_dictionaries(
 )
 instructions = st.fixed_dictionaries(
     {},
-    optional={"hold": st.booleans(), "acknowledged": numbers, "update": words, "save": numbers},
+    optional={
+        "hold": st.booleans(),
+        "acknowledged": steps,
+        "update": st.sampled_from(["skip", "apply"]),
+        "save": steps,
+    },
 )
 copies = st.fixed_dictionaries(
     {
         "boot": words,
         "cursor": words,
-        "published": numbers,
+        "published": steps,
         "instruction": instructions,
         "findings": st.lists(findings, max_size=3),
         "pending": st.lists(findings, max_size=3),
