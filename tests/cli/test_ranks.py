@@ -58,7 +58,7 @@ def test_a_rank_that_is_stopped_is_named_and_may_go_on(ranks):
     [found, *_] = until(ranks.findings, BUSY)
     os.kill(pid, signal.SIGCONT)
     assert (found.kind, found.severity, found.rank, found.ranks) == ("RankHung", "critical", 1, (1,))
-    assert "rank 1's process has said nothing" in found.message.replace("Rank", "rank")
+    assert "it has said nothing" in found.message
     _, err = process.communicate(timeout=200)
     assert process.returncode == 0, err
     assert [each.kind for each in ranks.findings()] == ["RankHung"]

@@ -202,16 +202,19 @@ def test_of_many_ranks_those_that_are_missing_are_blamed_and_those_on_their_way_
 @pytest.mark.parametrize(
     ("missing", "said"),
     [
-        (still(1, "data", marks=("locked",)), "waits in the code between two steps (train.py:30) for a lock"),
-        (still(1, "forward", marks=("sleeping",)), "sleeps in the forward pass (train.py:30), for 2.5 s"),
-        (rank(1, "forward", silent=3.0), "said nothing for 3.0 s"),
+        (
+            still(1, "data", marks=("locked",)),
+            "it waits in the code between two steps (train.py:30) for a lock",
+        ),
+        (still(1, "forward", marks=("sleeping",)), "it sleeps in the forward pass (train.py:30), for 2.5 s"),
+        (rank(1, "forward", silent=3.0), "it has said nothing for 3.0 s"),
         (rank(1, "forward", silent=3.0, cut=True), "network"),
     ],
 )
 def test_the_sentence_says_who_where_and_what_to_look_at(missing, said):
     message = judge(waiting(0), missing).finding.message
     assert message.startswith(
-        "rank 1 does not come to what rank 0 waits in for 2.5 s, in all_reduce (train.py:30"
+        "rank 1 keeps rank 0 waiting for 2.5 s in all_reduce (train.py:30, its collective"
     )
     assert said in message
 

@@ -8,6 +8,7 @@ from stepwarden.probes.ranks.pace import Pace
 from stepwarden.probes.ranks.seen import PAUSES, Seen, name
 from stepwarden.wire import Finding, Verdict
 
+QUIET = 2.0  # seconds without a word; one a second is usual
 SHOWN = 16  # ranks whose stacks and places are in the evidence: those to blame first
 STACK = 4000  # characters of one stack, its end
 
@@ -16,10 +17,9 @@ def missing(late: Sequence[Seen], waiting: Sequence[Seen], seen: Sequence[Seen],
     """Say which ranks do not come."""
     waited = max(each.waits or each.spins for each in waiting)
     first = late[0]
-    do = "does" if len(late) == 1 else "do"
     message = (
-        f"{name(ranks(late))} {do} not come to what {name(ranks(waiting))} {verb(waiting, 'wait')} in for "
-        f"{waited:.1f} s, {where(waiting[0])}; at this pace {limits.tight:.2g} s is late. {state(first)}"
+        f"{name(ranks(late))} {verb(late, 'keep')} {name(ranks(waiting))} waiting for {waited:.1f} s "
+        f"{where(waiting[0])}, where {limits.tight:.2g} s is late at this pace: {state(first, late)}"
     )
     return bad("Missing", message, late, waiting, seen, limits)
 
@@ -55,19 +55,19 @@ def stopped(live: Sequence[Seen], seen: Sequence[Seen], limits: Pace, rest: floa
     """Say that nothing moves although nobody waits for another rank."""
     alone = len(live) == 1
     subject = f"rank {live[0].rank} has not" if alone else "no rank has"
-    message = f"{subject} got any further for {rest:.0f} s. {state(live[0])}"
+    message = f"{subject} got any further for {rest:.0f} s: {state(live[0], live)}"
     return bad("Stopped", message, live, [], seen, limits, blamed=alone)
 
 
-def state(rank: Seen) -> str:
+def state(rank: Seen, among: Sequence[Seen]) -> str:
     """Say what a rank is at that does not come, and what to do about it."""
-    subject, at = f"Rank {rank.rank}", f"in the {part(rank)}{place(rank)}"
+    subject, at = "it" if len(among) == 1 else f"rank {rank.rank}", f"in the {part(rank)}{place(rank)}"
     if rank.cut:
-        gone = "neither it nor its pod's sidecar has been heard from"
-        return f"{subject}: {gone} for {rank.silent:.1f} s: its machine, or the network to it, is gone"
-    if rank.silent > 1:
+        gone = f"neither {subject} nor its pod's sidecar has been heard from for {rank.silent:.1f} s"
+        return f"{gone}, so look at its machine and at the network to it"
+    if rank.silent > QUIET:
         reason = "stopped (SIGSTOP, a debugger), frozen, or one call holds the interpreter"
-        return f"{subject}'s process has said nothing for {rank.silent:.1f} s, last {at}: it is {reason}"
+        return f"{subject} has said nothing for {rank.silent:.1f} s, last {at}: its process is {reason}"
     return f"{subject} {doing(rank, at)}"
 
 
@@ -75,14 +75,14 @@ def doing(rank: Seen, at: str) -> str:
     """Say what a rank is at that still speaks."""
     marks = set(rank.pulse.marks)
     if rank.locked:
-        return f"waits {at} for a lock, an event or a thread that does not come: see its stack"
+        return f"waits {at} for a lock, an event or a thread that does not come (see its stack)"
     if "loading" in marks:
-        return f"waits {at} for data: look at the DataLoader's workers, and at where they read"
+        return f"waits {at} for data, so look at the DataLoader's workers and at where they read"
     if PAUSES & marks:
         return f"has been {', '.join(sorted(PAUSES & marks))} for long, {at}"
     if rank.still:
         verb = "sleeps" if "sleeping" in marks else "stands still"
-        return f"{verb} {at}, for {rank.still:.1f} s: see its stack"
+        return f"{verb} {at}, for {rank.still:.1f} s (see its stack)"
     return f"works {at} without coming to an end"
 
 
@@ -167,7 +167,7 @@ def told(rank: Seen) -> dict[str, Any]:
         "collective": pulse.collective,
         "sequence": pulse.sequence,
         "seconds": round(rank.waits or rank.still, 2),
-        "silent": round(rank.silent, 2) if rank.silent > 1 else None,
+        "silent": round(rank.silent, 2) if rank.silent > QUIET else None,
         "marks": list(pulse.marks),
         "file": pulse.file,
         "line": pulse.line,

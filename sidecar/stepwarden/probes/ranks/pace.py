@@ -8,6 +8,7 @@ from stepwarden.probes.ranks.seen import PAUSES, TRAINING, Seen, number
 YOUNG = 5  # steps before which a job has no pace
 MANY = 100.0  # median steps that a rank may work, or stand still between two steps
 BETWEEN = 2.0  # a silent rank between two steps: a collection of garbage can hold all its threads
+RESTING = 0.75  # of the limit, that a rank has to stand still: its agent looks twice a second
 LONGER = 3.0  # times the longest pause, where nobody waits for it or one prepares for all
 
 
@@ -47,7 +48,7 @@ def overdue(missing: Seen, waited: float, limits: Pace, settings: Mapping[str, f
     if missing.silent >= settings["silent"]:
         return missing.silent >= silence(missing, limits, settings)
     limit = allowed(missing, limits, met=met)
-    at_rest = missing.unmoved if limit >= limits.long else missing.still
+    at_rest = missing.unmoved if limit >= limits.long else missing.still / RESTING
     return min(waited, at_rest, missing.within) >= limit
 
 

@@ -99,7 +99,7 @@ def all_wait(waiting: Sequence[Seen], seen: Sequence[Seen], limits: Pace, *, who
 def alone(rank: Seen, seen: Sequence[Seen], limits: Pace) -> Verdict:
     """Judge the one rank of a job: nobody waits for it, so it is given more time."""
     training = rank.pulse.phase in TRAINING and not PAUSES & set(rank.pulse.marks)
-    rest = max(rank.still, min(rank.silent, rank.within) if rank.silent > 1 else 0.0)
+    rest = max(rank.still, min(rank.silent, rank.within) if rank.silent > words.QUIET else 0.0)
     if rest >= (limits.long if training else LONGER * limits.pause):
         return words.stopped([rank], seen, limits, rest)
     return Verdict("ok", "Moving", f"the rank has moved {rest:.1f} s ago")
