@@ -86,7 +86,7 @@ class Job:
         done = [each for each, pending in self.pending.items() if self.is_settled(each, pending, now)]
         made = []
         for finding, pending in sorted(((self.merged(each), self.pending[each]) for each in done), key=lost):
-            late = now >= pending.since + causes.WAIT or len(self.pending) > KEPT
+            late = now >= pending.since + self.patience or len(self.pending) > KEPT
             judged = self.causes.judge(finding, late=late)
             if judged is not None:
                 del self.pending[key(finding)]
@@ -103,6 +103,12 @@ class Job:
         self.causes.published(new)
         self.restore(new)
         return new
+
+    @property
+    def patience(self) -> float:
+        """How long a lost peer's own word is waited for."""
+        ended = any(known.report.state == "ended" for known in self.ranks.values())
+        return causes.ENDED if ended else causes.WAIT
 
     def merged(self, which: Key) -> Finding:
         """Make one finding of what ranks say of it."""

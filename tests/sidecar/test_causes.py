@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stepwarden.wire import MAX_DATAGRAM, Finding, Orders, RankReport, to_line
-from stepwarden_sidecar.causes import ROOM, TOLD, WAIT, Causes
+from stepwarden_sidecar.causes import ENDED, ROOM, TOLD, WAIT, Causes
 from stepwarden_sidecar.job import Job
 
 
@@ -56,6 +56,15 @@ def test_without_a_cause_a_lost_peer_is_said_as_it_is_and_explains_nobody_else()
     made = job()
     assert published(made, 0.0, failed(0, local=False), failed(2, local=False)) == []
     assert published(made, WAIT) == [(0, "critical", None), (2, "critical", None)]
+
+
+def test_a_rank_that_ended_by_its_own_word_may_still_turn_out_to_be_the_cause():
+    made = job()
+    made.heard([state(1, "ended")], 0.0)
+    assert published(made, 0.0, failed(0, local=False)) == []
+    assert published(made, ENDED - 0.1) == []
+    assert published(made, ENDED - 0.1, failed(1, local=True)) == [(1, "critical", None), (0, "info", 1)]
+    assert published(made, 9.0, failed(2, local=False, step=6)) == [(2, "info", 1)]
 
 
 def test_two_faults_of_their_own_are_two_causes():

@@ -1,0 +1,73 @@
+"""Each way of dying, in one of two ranks: the cause is named, told to the other rank, and shown first."""
+
+from pathlib import Path
+
+import pytest
+
+from stepwarden.report.records import read_findings
+
+SCRIPT = Path(__file__).parent / "scripts" / "dies.py"
+STEP = 5
+
+
+def line(comment):
+    """The line of the script that ends in a comment."""
+    numbered = enumerate(SCRIPT.read_text().splitlines(), 1)
+    return next(number for number, text in numbered if text.endswith(f"# dies: {comment}"))
+
+
+@pytest.mark.parametrize(
+    ("how", "said", "code", "trace"),
+    [
+        ("raise", "ValueError: second", 1, "KeyError: 'first'"),
+        ("sys.exit", "sys.exit(3)", 3, "in die"),
+        ("os._exit", "os._exit(4)", 4, "in die"),
+        ("SystemExit", "exit code 6", 6, ""),
+        ("segfault", "SIGSEGV (segmentation fault)", 139, "in die"),
+        ("abort", "SIGABRT", 134, "in die"),
+        ("SIGKILL", "the process was killed by SIGKILL", 137, ""),
+    ],
+)
+def test_the_cause_is_named_and_told_and_shown_first(stepwarden, how, said, code, trace):
+    done = stepwarden("run", "--nproc", "2", "--report", "r", "--", SCRIPT, how, OMP_NUM_THREADS="1")
+    assert done.returncode != 0
+    found = read_findings(stepwarden.folder / "r" / "findings.jsonl")
+    [cause] = [each for each in found if each.severity == "critical"]
+    others = {(each.kind, each.rank, each.severity) for each in found if each != cause}
+    assert (cause.kind, cause.rank, cause.step) == ("RankFailed", 1, STEP), done.stderr
+    assert said in cause.message
+    assert (cause.evidence["exit_code"], trace in cause.evidence.get("traceback", "")) == (code, True)
+    if how in {"raise", "segfault", "abort"}:
+        assert (cause.file, cause.line) == (str(SCRIPT), line(how))
+    assert others <= {("RankFailed", 0, "info")}
+    assert f"rank 0: rank 1 failed at step {STEP}: {cause.message}" in done.stderr
+    shown = done.stderr.index(f"finding: RankFailed (critical) at step {STEP}, began on rank 1")
+    followed = done.stderr.find("rank 0 ended because of rank 1")
+    assert followed == -1 or shown < followed
+    assert not stepwarden.left()
+
+
+def test_a_single_rank_without_torchrun_is_told_of_by_stepwarden_run(stepwarden):
+    script = stepwarden.script(
+        "import os, signal, torch\n"
+        "model = torch.nn.Linear(2, 1)\n"
+        "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "for step in range(3):\n"
+        "    model(torch.ones(1, 2)).sum().backward()\n"
+        "    optimizer.step()\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    done = stepwarden("run", "--report", "r", "--", script)
+    assert done.returncode == 137
+    found = read_findings(stepwarden.folder / "r" / "findings.jsonl")
+    [finding] = [each for each in found if each.kind == "RankFailed"]
+    assert (finding.severity, finding.rank, finding.evidence["signal"]) == ("critical", 0, "SIGKILL")
+    assert "the process was killed by SIGKILL" in done.stderr
+
+
+@pytest.mark.parametrize("ending", ["os._exit(0)", "sys.exit(0)", "pass"])
+def test_a_rank_that_ends_well_is_no_failure(stepwarden, ending):
+    script = stepwarden.script(f"import os, sys, torch\ntorch.ones(1)\n{ending}\n")
+    done = stepwarden("run", "--nproc", "2", "--report", "r", "--", script)
+    assert done.returncode == 0, done.stderr
+    assert not read_findings(stepwarden.folder / "r" / "findings.jsonl")
