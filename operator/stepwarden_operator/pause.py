@@ -9,6 +9,7 @@ from stepwarden.wire import Finding, Instruction, JobReport, Update
 from stepwarden_operator.findings import run_of
 from stepwarden_operator.observe import seconds_of
 from stepwarden_operator.restart import refusal
+from stepwarden_operator.saving import Saving
 from stepwarden_operator.training_job import Acknowledged, TrainingJob
 
 CRASH_GRACE = 10.0  # seconds in which a crashed job ends by itself, with its logs
@@ -106,10 +107,11 @@ def crash(pause: Pause, now: float) -> Pause:
     return pause if now >= end else replace(pause, action="Hold", deadline=end)
 
 
-def instruction(job: TrainingJob, verdict: Verdict) -> Instruction:
+def instruction(job: TrainingJob, verdict: Verdict, wish: Saving | None = None) -> Instruction:
     """Say what the hub should make its ranks do."""
     return Instruction(
-        hold=job.hold or verdict.pause is not None,
+        hold=job.hold or verdict.pause is not None or wish is not None,
+        save=wish.number if wish else 0,
         acknowledged=verdict.acknowledged.step,
         update=verdict.acknowledged.update,
     )
@@ -120,6 +122,7 @@ def obeyed(asked: Instruction, report: JobReport) -> bool:
     orders = report.orders
     return (
         (orders.hold_at is not None) == asked.hold
+        and orders.save >= asked.save
         and orders.acknowledged >= asked.acknowledged
         and (orders.update == asked.update or orders.acknowledged != asked.acknowledged)
     )

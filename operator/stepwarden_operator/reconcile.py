@@ -15,6 +15,7 @@ from stepwarden_operator.outcome import FINISHED, ended, not_restarted, settles_
 from stepwarden_operator.pause import Verdict, instruction, judge, obeyed
 from stepwarden_operator.ranks import held
 from stepwarden_operator.restart import Restart
+from stepwarden_operator.saving import STUCK, saving
 from stepwarden_operator.status import Situation, merge_patch, status_of
 from stepwarden_operator.training_job import TrainingJob
 
@@ -46,6 +47,7 @@ def reconcile(observed: Observed, now: float) -> Plan:
         settles_at(observed, now),
         seen.pause.deadline if seen.pause else None,
         next_look(observed, seen, now),
+        seen.saving.until if seen.saving and not seen.saving.over else None,
     ]
     return Plan(actions, min((at for at in deadlines if at is not None), default=None))
 
@@ -65,6 +67,9 @@ def situation(observed: Observed, now: float) -> Situation:
     anew = starts_anew(observed, verdict, findings, end, now)
     end = None if anew else end
     asked = observed.job.suspend or (verdict.pause is not None and verdict.pause.action == "Suspend")
+    wish = saving(observed, wanted=end is None and (asked or can_save(anew)), now=now)
+    if wish is not None and not wish.over:
+        asked, anew = False, None
     suspend = asked or lingers(observed)
     return Situation(
         findings=findings,
@@ -75,6 +80,7 @@ def situation(observed: Observed, now: float) -> Situation:
         held=end is None and held(observed, paused=verdict.pause is not None),
         run=observed.job.run + (begins_anew(observed.job, suspend=suspend) or recorded(observed, anew)),
         restart=anew,
+        saving=wish,
         refused=not_restarted(observed, findings, verdict.pause) if end == "Failed" else "",
     )
 
@@ -98,6 +104,11 @@ def starts_anew(
     else:
         wanted = pause.decision if pause and pause.action == "Restart" else None
     return restart.decided(job, wanted, restart.number(observed), now) if wanted else None
+
+
+def can_save(anew: Restart | None) -> bool:
+    """Whether the ranks that a restart ends can still save: those of a crash or a hang can't."""
+    return anew is not None and anew.reason not in STUCK
 
 
 def recorded(observed: Observed, anew: Restart | None) -> bool:
@@ -170,6 +181,6 @@ def orders(observed: Observed, seen: Situation) -> Iterator[Action]:
     """Tell the hub, where its orders are not yet what they should be."""
     if observed.report is None or seen.ended or seen.suspend or replaced(observed):
         return
-    asked = instruction(observed.job, seen.verdict)
+    asked = instruction(observed.job, seen.verdict, seen.saving)
     if not obeyed(asked, observed.report):
         yield Instruct(asked)

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from stepwarden.wire import Finding
-from stepwarden_operator import conditions, ranks
+from stepwarden_operator import conditions, ranks, saving
 from stepwarden_operator.conditions import Condition
 from stepwarden_operator.findings import KEPT, count, label, news, to_status
 from stepwarden_operator.observe import Observed, timestamp
 from stepwarden_operator.outcome import failure
 from stepwarden_operator.pause import Pause, Verdict
 from stepwarden_operator.restart import Restart, counted, number, under_way
+from stepwarden_operator.saving import Saving
 
 LAST_CHARACTERS = 1024
 
@@ -29,6 +30,7 @@ class Situation:
     run: int
     restart: Restart | None = None  # that is to be done
     refused: str = ""  # why one isn't, of a job that failed
+    saving: Saving | None = None  # what the training is asked for before its pods go
 
     @property
     def pause(self) -> Pause | None:
@@ -62,6 +64,7 @@ def status_of(observed: Observed, seen: Situation, now: float) -> dict[str, Any]
             "completionTime": completion_time(observed, seen),
             "pause": pause_of(seen.pause),
             "run": seen.run,
+            "saving": saving.to_status(seen.saving, seen.run),
             "acknowledged": acknowledged_of(seen.verdict),
         },
     )
@@ -96,6 +99,8 @@ def conditions_of(observed: Observed, seen: Situation) -> list[Condition]:
     ]
     if seen.restart or number(observed):
         found.append(restarting(observed, seen))
+    if seen.saving:
+        found.append(saving.condition(seen.saving))
     if seen.ended == "Complete":
         found.append(Condition("Complete", status=True, reason="Complete", message="all ranks ended well"))
     if seen.ended == "Failed":

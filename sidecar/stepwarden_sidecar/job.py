@@ -151,7 +151,7 @@ class Job:
 
     def shape(self, now: float) -> tuple[object, ...]:
         """Return what the report's version stands for, beside the orders: not the healthy steps."""
-        ranks = sorted((r.rank, r.pod, r.state, word(r.reason)) for r in self.reports(now))
+        ranks = sorted((r.rank, r.pod, r.state, word(r.reason), r.saved) for r in self.reports(now))
         return (*ranks, sum(self.counts.values()))
 
     def reports(self, now: float) -> list[RankReport]:

@@ -26,6 +26,7 @@ class Rank:
     time: float = 0.0
     pid: int = 0
     reason: str = ""
+    saved: int = 0
     last: StepTaken | None = None
     recent: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
     counts: list[int] = field(
@@ -57,6 +58,7 @@ class Rank:
             gradient_norm=self.last.gradient_norm if self.last else None,
             steps_per_second=self.steps_per_second,
             agree=self.last is not None and self.last.agree,
+            saved=self.saved,
             reason=f"silent for {silent:.0f} s" if alive and silent > SILENT else self.reason,
         )
 
@@ -84,6 +86,7 @@ class Ranks:
             kept = known if known and known.pid == 0 else Rank(rank=message.rank, heard=now)
             known = self.known[message.rank] = kept
         known.heard, known.state, known.time = now, message.state, message.time
+        known.saved = message.saved
         known.pid, known.reason = message.pid or known.pid, message.reason or message.unknown.get(AGENT, "")
         # A running rank may say its step before that step's findings are here; its StepTaken comes after.
         if message.state != "running" or known.last is None:

@@ -80,6 +80,7 @@ def after(observed, now, actions=None):
                     hold_at=50 if instruction.hold else None,
                     acknowledged=max(instruction.acknowledged, observed.report.orders.acknowledged),
                     update=instruction.update,
+                    save=max(instruction.save, observed.report.orders.save),
                 )
                 told = dataclasses.replace(observed.report, orders=orders)
                 observed = dataclasses.replace(observed, report=told)

@@ -27,6 +27,7 @@ from stepwarden.agent.hooks.replicas import Local
 from stepwarden.agent.judge import Judge, strongest, unknowns
 from stepwarden.agent.link import Link
 from stepwarden.agent.looks.reading import Before, Reading, capturing, read
+from stepwarden.agent.saving.asking import Asking
 from stepwarden.agent.say import say
 from stepwarden.agent.standing import Standing, skip
 from stepwarden.agent.watch import PERIOD, Host, Moment
@@ -55,7 +56,8 @@ class Agent:
         self.updating: WeakKeyDictionary[Optimizer, Moment] = WeakKeyDictionary()
         self.stepped: float | None = None
         self.off = False
-        self.standing = Standing(environment.rank, link, self.unknown)
+        self.gate.saving = Asking(environment.rank)
+        self.standing = Standing(environment.rank, link, self.unknown, self.gate.saving.look)
 
     def guard(self, function: Callable[..., object], *args: Any) -> None:
         """Call one of the agent's own functions: its error ends the agent, and nothing else."""

@@ -2,8 +2,12 @@
 
 import threading
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from stepwarden.wire import Orders, Update
+
+if TYPE_CHECKING:
+    from stepwarden.agent.saving.asking import Asking
 
 SIGNALS_SEEN = 1.0  # seconds until a signal that another thread took reaches a waiting main thread
 
@@ -21,6 +25,7 @@ class Gate:
         """Begin open."""
         self.orders = Orders()
         self.abandoned = False
+        self.saving: Asking | None = None
         self.changed = threading.Condition()
         self.listeners: list[Callable[[Orders], object]] = []
 
@@ -28,6 +33,8 @@ class Gate:
         """Take new orders, and hand them on to who listens."""
         with self.changed:
             self.orders = orders
+            if self.saving is not None and orders.hold_at is None:
+                self.saving.prompted = False
             self.changed.notify_all()
         for listen in self.listeners:
             listen(orders)
@@ -60,8 +67,24 @@ class Gate:
         Calls `held` once, before waiting. Returns what becomes of the update.
         """
         with self.changed:
-            if waits(step, self.orders, finding=finding) and not self.abandoned:
+            if self.waiting(step, finding=finding):
                 held()
-            while waits(step, self.orders, finding=finding) and not self.abandoned:
-                self.changed.wait(SIGNALS_SEEN)
+        while self.waiting(step, finding=finding):
+            self.turn()
+        with self.changed:
             return self.orders.update if finding and not self.abandoned else "apply"
+
+    def waiting(self, step: int, *, finding: bool) -> bool:
+        """Whether a rank at the boundary still waits; a program that has to go on to save doesn't."""
+        asked = waits(step, self.orders, finding=finding) and not self.abandoned
+        return asked and not (self.saving is not None and self.saving.lets_through)
+
+    def turn(self) -> None:
+        """Wait for news, and ask for a checkpoint where that is the news: that takes time, and no lock."""
+        orders, saving = self.orders, self.saving
+        if saving is not None and orders.save > saving.asked:
+            saving.ask(orders.save)
+            return
+        with self.changed:
+            if self.orders is orders:
+                self.changed.wait(SIGNALS_SEEN)

@@ -13,10 +13,21 @@ from stepwarden.wire import Finding, RankState, State, Update
 
 
 class Standing:
-    """A rank's state. `link` is None where there is no sidecar; `unknown` says by kind what can't be told."""
+    """
+    A rank's state. `link` is None where there is no sidecar.
 
-    def __init__(self, rank: int, link: Link | None, unknown: Callable[[], Mapping[str, str]]) -> None:
+    `unknown` says by kind what can't be told, `saved` which wish for a checkpoint was answered.
+    """
+
+    def __init__(
+        self,
+        rank: int,
+        link: Link | None,
+        unknown: Callable[[], Mapping[str, str]],
+        saved: Callable[[], int] = lambda: 0,
+    ) -> None:
         """Begin running, before the first step."""
+        self.saved = saved
         self.rank, self.link, self.unknown = rank, link, unknown
         self.state: tuple[State, str] = ("running", "")
         self.open: tuple[Finding, ...] = ()
@@ -54,6 +65,7 @@ class Standing:
             pid=self.process,
             reason=reason,
             unknown=self.unknown(),
+            saved=self.saved(),
         )
 
     def say(self) -> bool:
