@@ -11,9 +11,9 @@ from support.trainers import script_job, shell_job
 
 CRASHES = [{"kinds": ["RankFailed"], "action": "Restart", "times": 2}]
 
-# Sums up its steps; kills itself at step 12 of its first run, and goes on from where it saved.
+# Counts its steps; ends as by SIGKILL at step 12 of its first run, and goes on from where it saved.
 RESUMES = """
-import os, signal, time, torch
+import os, time, torch
 from pathlib import Path
 folder = Path("/checkpoints")
 parameter = torch.nn.Parameter(torch.zeros(1))
@@ -24,15 +24,15 @@ if found:
     begin = saved["step"] + 1
     parameter.data.copy_(saved["parameter"])
 print(f"begins at {begin} from {found!r}", flush=True)
-for step in range(begin, 20):
+for step in range(begin, int(os.environ.get("STEPS", 20))):
     optimizer.zero_grad()
     (-parameter).sum().backward()
     optimizer.step()
     torch.save({"step": step, "parameter": parameter.data}, folder / "new")
     os.replace(folder / "new", folder / f"step-{step:03d}.pt")
-    if step == 12 and not found:
-        os.kill(os.getpid(), signal.SIGKILL)
-    time.sleep(0.02)
+    if step == 12 and not found and "STEPS" not in os.environ:
+        os._exit(137)  # as a signal ends it: the first process of a container has none of its own
+    time.sleep(0.2)
 print(f"ends with {parameter.item():.0f}", flush=True)
 """
 
@@ -77,6 +77,22 @@ def test_a_rank_that_is_killed_goes_on_from_its_checkpoint(kube, folder):
     assert "ends with 20" in said
     told = [reason for reason, count in kube.events("again") if count == 1]
     assert [told.count(reason) for reason in ("Created", "Restarted", "Completed")] == [1, 1, 1]
+
+
+def test_a_job_that_was_suspended_goes_on_from_its_checkpoint(kube, folder):
+    checkpoint = {"directory": "/checkpoints"}
+    job, script = script_job("pause", RESUMES, env={"STEPS": 100}, checkpoint=checkpoint)
+    kube.apply(with_folder(job, folder), script)
+    kube.until_step("pause", 5)
+    kube("patch", "tj", "pause", "--type=merge", "-p", '{"spec": {"suspend": true}}')
+    kube.until_state("pause", "Suspended")
+    until("the pods are gone", lambda: not kube.pods("pause"))
+    saved = max(path.name for path in folder.glob("step-*.pt"))
+    kube("patch", "tj", "pause", "--type=merge", "-p", '{"spec": {"suspend": false}}')
+    kube.until_state("pause", "Complete")
+    said = kube("logs", kube.pod_of("pause"), "-c", "trainer")
+    assert f"from '/checkpoints/{saved}'" in said
+    assert "ends with 100" in said
 
 
 def test_a_job_that_fails_again_and_again_is_restarted_so_often(kube):

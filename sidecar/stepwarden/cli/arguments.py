@@ -13,6 +13,8 @@ from stepwarden.cli.rules import Mode
 from stepwarden.reproducibility import MOST_SEED, MOST_THREADS, NOTHING, Reproducibility, whole
 from stepwarden.wire import Containment
 
+MOST_RESTARTS = 1000
+
 DESCRIPTION = """\
 Run a training script, or a TrainingJob manifest, on this machine, and hold every rank before a
 poisoned update. The script is not changed; its stdout is what plain torchrun (or python, for one
@@ -23,6 +25,8 @@ EPILOG = """\
               skip     go on without the update that the finding is about
               hold     hold every rank before that update; a person chooses what becomes of it, and
                        after --hold-timeout (10m) without an answer the run is stopped
+              restart  end the ranks and start the run anew from its newest good checkpoint, at most
+                       --max-restarts (3) times; then the run is stopped
               stop     end the run
 Without it a script is held if stdin and stderr are a terminal, and only observed otherwise, so that
 a script in a pipe never waits; a manifest says it by spec.onFinding.
@@ -47,6 +51,8 @@ class Options:
     probes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     reproducibility: Reproducibility = NOTHING
     report: Path | None = None
+    checkpoints: Path | None = None
+    max_restarts: int | None = None
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
@@ -66,7 +72,9 @@ def add_to(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--nnodes", metavar="N", help="nodes, each its own torchrun on this machine (default: 1)"
     )
-    parser.add_argument("--on-anomaly", choices=("observe", "skip", "hold", "stop"), help="see below")
+    parser.add_argument(
+        "--on-anomaly", choices=("observe", "skip", "hold", "restart", "stop"), help="see below"
+    )
     parser.add_argument(
         "--hold-timeout", metavar="TIME", help="how long a hold waits for a person, as in 90s or 10m"
     )
@@ -74,6 +82,17 @@ def add_to(parser: argparse.ArgumentParser) -> None:
         "--failure-grace",
         metavar="TIME",
         help="how long the other ranks have to end once one failed, as in 2s (the default)",
+    )
+    parser.add_argument(
+        "--checkpoint-dir",
+        metavar="DIR",
+        help="where the script keeps its checkpoints: STEPWARDEN_RESUME_FROM names it the newest one that is "
+        "whole and finite",
+    )
+    parser.add_argument(
+        "--max-restarts",
+        metavar="N",
+        help="start the run anew when a rank failed, at most so often (default: 0; 3 where a rule restarts)",
     )
     parser.add_argument(
         "--containment",
@@ -134,6 +153,8 @@ def options(parsed: argparse.Namespace) -> Options:
             deterministic=parsed.deterministic,
         ),
         report=None if parsed.report is None else Path(parsed.report),
+        checkpoints=None if parsed.checkpoint_dir is None else Path(parsed.checkpoint_dir).absolute(),
+        max_restarts=number(parsed.max_restarts, "--max-restarts", 0, MOST_RESTARTS),
     )
 
 

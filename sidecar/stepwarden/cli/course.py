@@ -10,11 +10,17 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from stepwarden.policy import Action, Decision, Rule, decide, overdue
-from stepwarden.wire import Finding, Instruction, JobReport
+from stepwarden.wire import Finding, Instruction, JobReport, Update
 
-Answer = Literal["skip", "apply", "stop"]
+Answer = Literal["skip", "apply", "stop", "restart"]
 
-THEN: dict[Action, Answer] = {"Skip": "skip", "Observe": "apply", "Suspend": "stop", "Fail": "stop"}
+THEN: dict[Action, Answer] = {
+    "Skip": "skip",
+    "Observe": "apply",
+    "Restart": "restart",
+    "Suspend": "stop",
+    "Fail": "stop",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,15 +35,20 @@ class Course:
 
     @property
     def stopped(self) -> bool:
-        """Whether the run is to end."""
+        """Whether the run is to end for good."""
         return self.answered == "stop"
+
+    @property
+    def ended(self) -> bool:
+        """Whether these ranks are to end: for good, or to be started anew."""
+        return self.answered in {"stop", "restart"}
 
 
 def turn(
     course: Course, rules: Sequence[Rule], findings: Iterable[Finding], answer: Answer | None, now: float
 ) -> Course:
     """Return the course after a look at the findings, and at a person's answer, if there is one."""
-    if course.stopped:
+    if course.ended:
         return course
     if course.instruction.hold and answer in {"skip", "apply"}:
         return replace(course, instruction=replace(course.instruction, hold=False))
@@ -52,7 +63,7 @@ def turn(
     if chosen is None:
         return replace(course, pause=decision, since=since)
     paused = replace(course, pause=decision, since=since, answered=chosen, by_person=answer is not None)
-    return paused if chosen == "stop" else released(paused, decision.step, chosen)
+    return released(paused, decision.step, chosen) if chosen in {"skip", "apply"} else paused
 
 
 def over(report: JobReport) -> bool:
@@ -63,8 +74,9 @@ def over(report: JobReport) -> bool:
     )
 
 
-def released(course: Course, step: int, update: Literal["skip", "apply"]) -> Course:
+def released(course: Course, step: int, chosen: Answer) -> Course:
     """Return the course after the findings up to a step were dealt with."""
+    update: Update = "skip" if chosen == "skip" else "apply"
     instruction = replace(course.instruction, acknowledged=step, update=update)
     return replace(course, instruction=instruction, pause=None)
 

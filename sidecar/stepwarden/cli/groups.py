@@ -9,7 +9,7 @@ from pathlib import Path
 from stepwarden.cli.arguments import Options
 from stepwarden.cli.manifest import Manifest
 from stepwarden.cli.volumes import expand, rewrite
-from stepwarden.wire import ENV_RANK
+from stepwarden.wire import ENV_CHECKPOINTS, ENV_RANK
 
 PYTHONS = frozenset({"python", "python3", Path(sys.executable).name})
 TORCHRUN = (sys.executable, "-m", "torch.distributed.run")
@@ -56,6 +56,8 @@ def pod(manifest: Manifest, node: int, procs: int, port: int, mapping: Mapping[s
     command = resolve(given)
     if command[0] == sys.executable and command[: len(TORCHRUN)] != TORCHRUN and manifest.nodes * procs == 1:
         env[ENV_RANK] = "0"
+    if manifest.checkpoints:
+        env[ENV_CHECKPOINTS] = rewrite(manifest.checkpoints, mapping)
     place = manifest.working_directory
     return Group(
         command=command,

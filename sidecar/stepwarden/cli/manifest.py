@@ -10,6 +10,7 @@ from stepwarden.cli.failure import UsageError
 from stepwarden.cli.fields import field, known, mappings, strings
 from stepwarden.reproducibility import Reproducibility
 from stepwarden.reproducibility import read as read_reproducibility
+from stepwarden.restarts import Restarts, read_restarts
 from stepwarden.wire import Containment
 
 SPEC = frozenset(
@@ -24,12 +25,17 @@ SPEC = frozenset(
         "containment",
         "reproducibility",
         "failureGracePeriod",
+        "checkpoint",
+        "maxRestarts",
+        "restartBackoff",
+        "restartPolicy",
+        "retryableExitCodes",
     }
 )
 OWNED = ("STEPWARDEN_", "PET_")
 OWNED_NAMES = frozenset({"MASTER_ADDR", "MASTER_PORT"})
 FIELD_REFS = ("metadata.name", "metadata.namespace")
-AFTERWARDS = ("Observe", "Skip", "Suspend", "Fail")
+AFTERWARDS = ("Observe", "Skip", "Restart", "Suspend", "Fail")
 MOST_RANKS = 1024
 
 
@@ -55,6 +61,8 @@ class Manifest:
     containment: Containment
     reproducibility: Reproducibility
     failure_grace: float | None
+    restarts: Restarts
+    checkpoints: str | None
     hold: bool
     suspend: bool
     command: tuple[str, ...]
@@ -95,6 +103,8 @@ def read(documents: Documents) -> Manifest:
         containment=containment(spec),
         reproducibility=reproducible(spec),
         failure_grace=failure_grace(spec),
+        restarts=restarts(spec),
+        checkpoints=field(field(spec, "checkpoint", "spec", {}), "directory", "spec.checkpoint", "") or None,
         hold=field(spec, "hold", "spec", False),  # noqa: FBT003 - the default says the type
         suspend=field(spec, "suspend", "spec", False),  # noqa: FBT003 - as above
         command=command(container, where),
@@ -169,10 +179,19 @@ def rules(spec: Mapping[str, Any]) -> tuple[policy.Rule, ...]:
             )
             raise UsageError(message)
     try:
-        return policy.read_rules(raw)
+        found = policy.read_rules(raw)
+        return policy.restarting(found) if spec.get("maxRestarts") and not raw else found
     except policy.PolicyError as error:
         message = f"spec.onFinding: {error}"
         raise UsageError(message) from error
+
+
+def restarts(spec: Mapping[str, Any]) -> Restarts:
+    """Read what bounds the restarts."""
+    try:
+        return read_restarts(spec)
+    except ValueError as error:
+        raise UsageError(str(error)) from error
 
 
 def failure_grace(spec: Mapping[str, Any]) -> float | None:

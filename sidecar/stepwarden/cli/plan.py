@@ -6,7 +6,7 @@ import shlex
 import socket
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,6 +21,10 @@ from stepwarden.cli.manifest import Manifest
 from stepwarden.probes import settings
 from stepwarden.reproducibility import NOTHING, Reproducibility
 from stepwarden.reproducibility import variables as reproducing
+from stepwarden.restarts import Restarts
+
+# Nobody else needs this machine meanwhile, and a person may be waiting.
+LOCAL_RESTARTS = Restarts(backoff=1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +46,8 @@ class Plan:
     hold: bool = False
     hold_timeout: float | None = None
     failure_grace: float = policy.FAILURE_GRACE
+    restarts: Restarts = LOCAL_RESTARTS
+    checkpoints: str | None = None
     live: bool = False
     notes: tuple[str, ...] = ()
 
@@ -87,7 +93,9 @@ def of_script(options: Options, *, interactive: bool) -> Plan:
         title=shlex.join(("-m", *options.command) if options.module else options.command),
         groups=tuple(groups.of_script(options, free_port())),
         ranks=options.nproc * options.nnodes,
-        rules=rules.of_mode(mode, options.hold_timeout),
+        rules=rules.of_mode(mode, options.hold_timeout, restarts=bool(options.max_restarts)),
+        restarts=bounded(LOCAL_RESTARTS, options),
+        checkpoints=str(options.checkpoints) if options.checkpoints else None,
         probes=options.probes,
         containment=options.containment or "strict",
         reproducibility=options.reproducibility,
@@ -104,7 +112,7 @@ def of_manifest(options: Options, job: Manifest, report: Path, scratch: Path, *,
         for node in range(job.nodes)
     ]
     if options.mode:
-        chosen = rules.of_mode(options.mode, options.hold_timeout)
+        chosen = rules.of_mode(options.mode, options.hold_timeout, restarts=bool(options.max_restarts))
     else:
         chosen = rules.of_manifest(job.rules, options.hold_timeout, interactive=interactive)
     return Plan(
@@ -112,6 +120,8 @@ def of_manifest(options: Options, job: Manifest, report: Path, scratch: Path, *,
         groups=tuple(groups.of_manifest(job, procs, free_port(), mappings)),
         ranks=job.nodes * procs,
         rules=chosen,
+        restarts=bounded(job.restarts, options),
+        checkpoints=str(options.checkpoints) if options.checkpoints else None,
         probes={**job.probes, **options.probes},
         containment=options.containment or job.containment,
         reproducibility=options.reproducibility.over(job.reproducibility),
@@ -136,8 +146,15 @@ def variables(plan: Plan, directory: Path) -> dict[str, str]:
         wire.ENV_CONTAINMENT: plan.containment,
         wire.ENV_RANKS: str(plan.ranks),
         wire.ENV_GRACE: str(plan.failure_grace),
+        wire.ENV_SAVE_FILE: str(directory / "save"),
+        **({wire.ENV_CHECKPOINTS: plan.checkpoints} if plan.checkpoints else {}),
         **reproducing(plan.reproducibility),
     }
+
+
+def bounded(bounds: Restarts, options: Options) -> Restarts:
+    """Return what bounds the restarts: as the person says, else the manifest."""
+    return bounds if options.max_restarts is None else replace(bounds, most=options.max_restarts)
 
 
 def grace(options: Options, asked: float | None) -> float:

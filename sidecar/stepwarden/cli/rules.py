@@ -6,7 +6,7 @@ from typing import Literal
 
 from stepwarden.policy import Rule
 
-Mode = Literal["observe", "skip", "hold", "stop"]
+Mode = Literal["observe", "skip", "hold", "restart", "stop"]
 
 HOLD_TIMEOUT = 600.0  # seconds
 # A rank that failed ends the run by itself, with its own exit code.
@@ -14,19 +14,25 @@ ENDS_ITSELF = Rule(kinds=("RankFailed",), action="Observe")
 OBSERVE = (Rule(kinds=("*",), severity="info", action="Observe"),)
 
 
-def of_mode(mode: Mode, hold_timeout: float | None) -> tuple[Rule, ...]:
-    """Return the rules that `--on-anomaly` stands for."""
+RESTARTS = Rule(kinds=("RankFailed",), severity="critical", action="Restart")
+
+
+def of_mode(mode: Mode, hold_timeout: float | None, *, restarts: bool = False) -> tuple[Rule, ...]:
+    """Return the rules that `--on-anomaly` stands for; `restarts`: a rank that failed starts the run anew."""
+    crash = RESTARTS if restarts or mode == "restart" else ENDS_ITSELF
     limit = HOLD_TIMEOUT if hold_timeout is None else hold_timeout
     match mode:
         case "observe":
-            return OBSERVE
+            return (crash, *OBSERVE) if restarts else OBSERVE
+        case "restart":
+            chosen = Rule(severity="critical", action="Restart")
         case "skip":
             chosen = Rule(severity="critical", action="Skip")
         case "hold":
             chosen = Rule(severity="critical", action="Hold", timeout=limit, then="Fail")
         case "stop":
             chosen = Rule(severity="critical", action="Fail")
-    return (ENDS_ITSELF, chosen)
+    return (crash, chosen)
 
 
 def default_mode(*, interactive: bool) -> Mode:

@@ -1,22 +1,18 @@
 """`stepwarden run`: prepares, starts, watches, reports. This is the one place that knows all the parts."""
 
-import secrets
 import shutil
 import tempfile
 import time
 from pathlib import Path
 
-from stepwarden import report, wire
-from stepwarden.cli import plan, processes, reportfolder, terminal
+from stepwarden import report
+from stepwarden.cli import attempts, plan, processes, reportfolder, terminal
 from stepwarden.cli.arguments import Options
 from stepwarden.cli.failure import UsageError
-from stepwarden.cli.fleet import Fleet
 from stepwarden.cli.manifest import Manifest
 from stepwarden.cli.plan import Plan
 from stepwarden.cli.say import say
-from stepwarden.cli.sidecar import Sidecar
 from stepwarden.cli.signals import Signals
-from stepwarden.cli.supervisor import Supervisor
 
 
 def run(options: Options) -> int:
@@ -56,28 +52,20 @@ def execute(prepared: Plan, folder: Path, scratch: Path) -> int:
     if prepared.notes:
         say(*prepared.notes)
     processes.adopt_orphans()
-    sidecar = Sidecar(scratch, folder, prepared.ranks, secrets.token_urlsafe(24), prepared.probes)
-    variables = plan.variables(prepared, scratch) | {wire.ENV_REPLAYS: str((folder / "replays").resolve())}
-    fleet = Fleet(variables, lambda: sidecar.pid)
-    supervisor = Supervisor(prepared, sidecar, fleet, interactive=terminal.interactive())
     began = time.time()
     with Signals() as signals:
-        try:
-            supervisor.start()
-            code = supervisor.watch(signals)
-        finally:
-            fleet.clear()
-            sidecar.stop()
+        outcome = attempts.run(prepared, folder, scratch, signals)
         facts = report.Facts(
             title=prepared.title,
             ranks=prepared.ranks,
             started=began,
             seconds=time.time() - began,
-            exit_code=code,
-            ended_by=supervisor.ended_by(),
+            exit_code=outcome.code,
+            ended_by=outcome.ended_by,
+            restarts=outcome.restarts,
         )
         conclude(folder, facts)
-    return code
+    return outcome.code
 
 
 def conclude(folder: Path, facts: report.Facts) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from stepwarden.cli.course import Course
-from stepwarden.policy import Rule, match
+from stepwarden.policy import Decision, Rule, match
 from stepwarden.wire import Finding, RankReport
 
 ASK = "[s] go on without this update   [a] go on with it   [q] stop: type one of them and Enter"
@@ -14,6 +14,7 @@ FEW = 4  # ranks that are shown one by one
 DONE = {
     "Observe": "it is only observed (--on-anomaly hold would hold every rank before that update)",
     "Skip": "that update was left out on every rank, and the training goes on",
+    "Restart": "the run is started anew before that update, if it may be",
     "Fail": "the run is stopped before that update",
 }
 WARNED = "the training goes on: --on-anomaly is about critical findings; a rule of spec.onFinding may hold it"
@@ -22,6 +23,7 @@ THEN = {
     "Observe": "it is applied and the training goes on",
     "Suspend": "the run is stopped (there are no pods to suspend on one machine)",
     "Fail": "the run is stopped",
+    "Restart": "the run is started anew, if it may be",
 }
 
 
@@ -175,6 +177,12 @@ def number(value: float | None) -> str:
 def speed(value: float | None) -> str:
     """Write steps per second."""
     return "?" if value is None else f"{value:.1f}"
+
+
+def restarted(decision: Decision, number: int, most: int, wait: float) -> str:
+    """Say that the run is started anew."""
+    first = decision.findings[0]
+    return f"restart {number} of {most} in {duration(wait)}: {first.kind}: {first.message.splitlines()[0]}"
 
 
 def decided(before: Course, course: Course) -> str:

@@ -5,6 +5,7 @@ import time
 from collections.abc import Sequence
 
 from stepwarden.cli import course, fleet, screen, terminal
+from stepwarden.cli.anew import Anew, crashed
 from stepwarden.cli.course import Answer, Course
 from stepwarden.cli.failure import STOPPED
 from stepwarden.cli.fleet import Fleet
@@ -12,7 +13,7 @@ from stepwarden.cli.plan import Plan
 from stepwarden.cli.say import say
 from stepwarden.cli.sidecar import Sidecar
 from stepwarden.cli.signals import Signals
-from stepwarden.policy import PAUSING, match
+from stepwarden.policy import PAUSING, Decision, match
 from stepwarden.wire import Finding, Instruction, JobReport
 
 TICK = 0.1  # seconds between two looks
@@ -24,7 +25,8 @@ SETTLE = 1.5  # seconds in which findings of the last step are merged
 class Supervisor:
     """One run. `code` is what ended it, where that was not the training itself."""
 
-    def __init__(self, plan: Plan, sidecar: Sidecar, groups: Fleet, *, interactive: bool) -> None:
+    def __init__(self, plan: Plan, sidecar: Sidecar, groups: Fleet, *, interactive: bool, anew: Anew) -> None:
+        self.rules = anew.rules(plan.rules)
         self.plan, self.sidecar, self.fleet, self.interactive = plan, sidecar, groups, interactive
         self.course = Course(instruction=Instruction(hold=plan.hold))
         self.told: tuple[object, Instruction] = (None, Instruction())
@@ -93,9 +95,9 @@ class Supervisor:
         self.known |= {screen.key(finding) for finding in new}
         followed = list(filter(screen.followed, new))
         for finding in (each for each in new if each not in followed):
-            pauses = match(self.plan.rules, finding).action in PAUSING
+            pauses = match(self.rules, finding).action in PAUSING
             if finding.kind not in self.shown or pauses:
-                say(*screen.block(finding, self.plan.rules, interactive=self.interactive))
+                say(*screen.block(finding, self.rules, interactive=self.interactive))
             self.shown.add(finding.kind)
         if followed:
             say(screen.consequences(followed))
@@ -104,16 +106,24 @@ class Supervisor:
         """Let the policy, or the person, decide, and do it."""
         before = self.course
         answer = self.answer()
-        self.course = course.turn(before, self.plan.rules, self.findings, answer, time.time())
-        if self.course.pause and not before.pause and not self.course.stopped and self.interactive:
+        self.course = course.turn(before, self.rules, self.findings, answer, time.time())
+        if self.course.pause and not before.pause and not self.course.ended and self.interactive:
             terminal.forget_typed()
             say(screen.ASK)
         if self.course.instruction != before.instruction or self.course.stopped != before.stopped:
             say(screen.decided(before, self.course))
         self.instruct()
-        if self.course.stopped and not before.stopped:
-            self.code = self.code or STOPPED
+        if self.course.ended and not before.ended:
+            self.code = self.code or (STOPPED if self.course.stopped else None)
             self.fleet.end(signal.SIGTERM, fleet.TERM_GRACE)
+
+    def restart(self, code: int) -> Decision | None:
+        """Return what the ended run is to be started anew for; a person's word ends it for good."""
+        if self.code is not None:
+            return None
+        if self.course.answered == "restart":
+            return self.course.pause
+        return crashed(self.plan.rules, self.findings, code) if code else None
 
     def answer(self) -> Answer | None:
         """Return what a person says to the open question; a hold that nobody can end ends after its time."""

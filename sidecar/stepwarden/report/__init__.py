@@ -21,6 +21,7 @@ class Facts:
     seconds: float
     exit_code: int
     ended_by: str
+    restarts: int = 0
 
 
 def write(folder: Path, facts: Facts) -> int:
