@@ -60,6 +60,21 @@ async def test_holds_agree(pair):
         await eventually(lambda rank=rank: rank.orders().hold_at is None)
 
 
+async def test_a_pod_that_starts_late_is_held_at_its_first_boundary(sidecar, agent):
+    hub = await sidecar("pod0", STEPWARDEN_RANKS="2")
+    assert (await hub.instruct(hold=True)).orders.hold_at == 0
+    first = agent(hub, 0)
+    first.is_("running", -1)
+    follower = await sidecar("pod1", STEPWARDEN_RANKS="2", STEPWARDEN_POD="1", STEPWARDEN_HUB=hub.url)
+    second = agent(follower, 1)
+    second.is_("running", -1)
+    for rank in (first, second):
+        await eventually(lambda rank=rank: rank.orders() and rank.orders().hold_at == 0)
+        rank.is_("held", 0)
+    await eventually(lambda: is_at(hub, "held", 0))
+    assert (await hub.job()).orders.hold_at == 0
+
+
 async def test_an_acknowledgement_reaches_every_rank(pair):
     hub, _, first, second = pair
     await hub.instruct(acknowledged=5, update="apply")
