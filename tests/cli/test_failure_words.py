@@ -5,9 +5,9 @@ import socket
 
 import pytest
 
-from stepwarden.cli import course, exits, plan, rules, screen
+from stepwarden.cli import course, exits, findings, plan, rules, screen
 from stepwarden.cli.arguments import Options
-from stepwarden.wire import ENV_GRACE, SIDECAR_SOCKET, Finding, JobReport, RankReport, from_line
+from stepwarden.wire import ENV_GRACE, SIDECAR_SOCKET, Finding, JobReport, RankReport, from_line, to_dict
 
 CAUSE = Finding(
     kind="RankFailed",
@@ -54,7 +54,7 @@ def test_a_crash_s_stack_is_shown_and_a_long_one_cut():
 
 
 @pytest.mark.parametrize(
-    ("findings", "said"),
+    ("ends", "said"),
     [
         ([followed(0)], "rank 0 ended because of rank 1"),
         ([followed(2), followed(0)], "ranks 0 and 2 ended because of rank 1"),
@@ -62,10 +62,17 @@ def test_a_crash_s_stack_is_shown_and_a_long_one_cut():
         ([followed(0, None)], "rank 0 ended because of another rank"),
     ],
 )
-def test_consequences_are_one_line(findings, said):
-    assert screen.consequences(findings) == said
-    assert all(map(screen.followed, findings))
+def test_consequences_are_one_line(ends, said):
+    assert screen.consequences(ends) == said
+    assert all(map(screen.followed, ends))
     assert not screen.followed(CAUSE)
+
+
+def test_kubectl_stepwarden_findings_shows_the_traceback():
+    lines = findings.text("tiny", [to_dict(CAUSE)], {}).splitlines()
+    assert lines[-3:] == ["  ValueError: no (exit code 1)", "    Traceback ...", "    ValueError: no"]
+    bare = to_dict(dataclasses.replace(CAUSE, kind="NonFiniteLoss"))
+    assert findings.text("tiny", [bare], {}).splitlines()[-1] == "  ValueError: no (exit code 1)"
 
 
 def test_two_ranks_that_fail_at_one_step_are_two_findings():
@@ -75,7 +82,7 @@ def test_two_ranks_that_fail_at_one_step_are_two_findings():
 
 
 @pytest.mark.parametrize(
-    ("states", "findings", "over"),
+    ("states", "ends", "over"),
     [
         ("ended ended", [], True),
         ("ended failed", [], False),
@@ -86,12 +93,12 @@ def test_two_ranks_that_fail_at_one_step_are_two_findings():
         ("", [], True),
     ],
 )
-def test_a_run_is_over_once_every_end_is_explained(states, findings, over):
+def test_a_run_is_over_once_every_end_is_explained(states, ends, over):
     ranks = tuple(
         RankReport(rank=rank, pod=0, state=state, step=11, time=0.0)
         for rank, state in enumerate(states.split())
     )
-    assert course.over(JobReport(version="1", ranks=ranks, findings=tuple(findings))) is over
+    assert course.over(JobReport(version="1", ranks=ranks, findings=tuple(ends))) is over
 
 
 def test_the_sidecar_is_told_of_processes_that_end_and_of_those_that_are_ended(tmp_path):

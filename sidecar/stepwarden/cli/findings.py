@@ -49,4 +49,12 @@ def block(finding: Mapping[str, Any]) -> list[str]:
         f"{head}, seen on ranks {seen}" if seen else head,
         *([f"  {', '.join(places)}"] if places else []),
         f"  {finding.get('message', '')}",
+        *(f"    {line}" for line in traceback(finding)),
     ]
+
+
+def traceback(finding: Mapping[str, Any]) -> list[str]:
+    """Return the lines of the traceback that a rank failed with, as far as a status keeps it."""
+    if finding.get("kind") != "RankFailed":
+        return []
+    return str((finding.get("evidence") or {}).get("traceback") or "").rstrip().splitlines()
