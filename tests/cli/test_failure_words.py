@@ -46,6 +46,14 @@ def test_who_was_killed_has_printed_nothing():
     assert block(KILLED)[1:] == ["  the process was killed by SIGKILL", "  the run ends by itself"]
 
 
+def test_a_thread_s_failure_ends_nothing():
+    warned = dataclasses.replace(CAUSE, severity="warning", message="thread 'x' ended, the rank lives on")
+    assert "the training goes on" in block(warned)[-1]
+    assert screen.ends(CAUSE)
+    assert not screen.ends(warned)
+    assert not screen.ends(followed(0))
+
+
 def test_a_crash_s_stack_is_shown_and_a_long_one_cut():
     stack = "Fatal Python error: Aborted\n" + "".join(f'  File "t.py", line {n} in f\n' for n in range(30))
     lines = block(dataclasses.replace(KILLED, evidence={"signal": "SIGABRT", "traceback": stack}))

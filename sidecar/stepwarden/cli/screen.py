@@ -62,6 +62,11 @@ def consequences(findings: Sequence[Finding]) -> str:
     return f"{names(ranks)} ended because of {who}"
 
 
+def ends(finding: Finding) -> bool:
+    """Whether a rank is gone: a person reads of each, also after a thread's failure that it lived on from."""
+    return finding.kind == "RankFailed" and finding.severity == "critical"
+
+
 def followed(finding: Finding) -> bool:
     """Whether a failure followed from another rank's."""
     return finding.severity == "info" and "because" in finding.evidence
@@ -98,7 +103,7 @@ def where(finding: Finding) -> list[str]:
 
 def now(finding: Finding, rule: Rule, *, interactive: bool) -> str:
     """Say what is done about it, and what a person can do now."""
-    if finding.kind == "RankFailed":
+    if ends(finding):
         raised = finding.evidence.get("traceback") and not finding.evidence.get("signal")
         where = "; the traceback is above, and in the report" if raised else ""
         return f"the run ends by itself{where}"

@@ -89,14 +89,14 @@ class Supervisor:
         return course.over(report)
 
     def show(self, findings: Sequence[Finding]) -> None:
-        """Print the findings that are new: of each kind the first, and all that pause the run."""
+        """Print the findings that are new: of each kind the first, and all that pause or end the run."""
         new = [finding for finding in findings if screen.key(finding) not in self.known]
         self.findings = findings
         self.known |= {screen.key(finding) for finding in new}
         followed = list(filter(screen.followed, new))
         for finding in (each for each in new if each not in followed):
             pauses = match(self.rules, finding).action in PAUSING
-            if finding.kind not in self.shown or pauses:
+            if finding.kind not in self.shown or pauses or screen.ends(finding):
                 say(*screen.block(finding, self.rules, interactive=self.interactive))
             self.shown.add(finding.kind)
         if followed:
