@@ -101,7 +101,7 @@ class World:
         """Hear what the watches say, ask the hub, and act. Returns how many calls that wrote."""
         await self.keeper.load()
         entry = self.keeper.view.training_job(None, self.kmock.objects[TRAINING_JOB].raw)
-        if found := hub_pod(entry):
+        if found := hub_pod(entry, None, 0):
             await ask_hub(entry, self.keeper.hub, "token", found)
         before = len(self.writes())
         await self.keeper.cycle(entry, self.clock)
@@ -202,3 +202,36 @@ async def settle_refused(world):
     async with asyncio.timeout(10):
         while "status" not in world.kmock.objects[TRAINING_JOB]:
             await world.turn()
+
+
+def leave(world):
+    """What the garbage collector does behind a Job that was deleted."""
+    del world.kmock.objects["v1/pods", "ns", "tiny-0-x"]
+
+
+async def test_a_restart_with_a_killed_operator_at_every_turn(world):
+    rule = {"kinds": ["RankFailed"], "action": "Restart"}
+    world.kmock.objects[TRAINING_JOB] = training_job(onFinding=[rule], restartBackoff="0s")
+    await settle(world)
+    world.start_pod()
+    await settle(world)
+    uid = world.kmock.objects[JOB]["metadata"]["uid"]
+    died = {"terminated": {"exitCode": 137, "reason": "Error", "finishedAt": "2026-01-01T00:00:00Z"}}
+    dead = {"phase": "Failed", "containerStatuses": [{"name": "trainer", "state": died}]}
+    world.kmock.objects["v1/pods", "ns", "tiny-0-x"].patch({"status": dead})
+    failed = {"type": "Failed", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
+    world.kmock.objects[JOB].patch({"status": {"conditions": [failed]}})
+    for _ in range(6):
+        await world.turn()
+        await world.close()
+        world.restart()
+        if JOB not in world.kmock.objects and ("v1/pods", "ns", "tiny-0-x") in world.kmock.objects:
+            leave(world)
+    made = world.kmock.objects[JOB]["metadata"]
+    assert made["uid"] != uid
+    assert made["annotations"]["stepwarden.dev/restarts"] == "1"
+    assert (world.status()["phase"], world.status()["restarts"], world.status()["run"]) == ("Pending", 1, 1)
+    deleted = [request for request in world.kmock if request.method == "DELETE"]
+    assert [request.data["preconditions"] for request in deleted] == [{"uid": uid}]
+    assert world.events().count("Restarted") == 1
+    await settle(world)
