@@ -5,7 +5,9 @@ import fcntl
 import hashlib
 import os
 import re
+import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -107,3 +109,14 @@ def kube(cluster, request):
     until("the default ServiceAccount", lambda: mine.get("serviceaccount", "default"), 30)
     yield mine
     mine("delete", "namespace", namespace, "--wait=false")
+
+
+@pytest.fixture
+def folder():
+    """A folder of the node that outlives pods, where this machine is the node."""
+    if os.environ.get("STEPWARDEN_TEST_KUBECONFIG"):
+        pytest.skip("a folder that outlives the pods needs this machine to be the node")
+    made = Path(tempfile.mkdtemp(prefix="stepwarden-checkpoints-"))
+    made.chmod(0o777)
+    yield made
+    shutil.rmtree(made, ignore_errors=True)

@@ -1,13 +1,7 @@
 """A job that a fault ends begins anew from its own checkpoint, as often as it may, and no more."""
 
-import os
-import shutil
-import tempfile
-from pathlib import Path
-
-import pytest
 from support.kube import until
-from support.trainers import script_job, shell_job
+from support.trainers import script_job, shell_job, with_folder
 
 CRASHES = [{"kinds": ["RankFailed"], "action": "Restart", "times": 2}]
 
@@ -35,24 +29,6 @@ for step in range(begin, int(os.environ.get("STEPS", 20))):
     time.sleep(0.2)
 print(f"ends with {parameter.item():.0f}", flush=True)
 """
-
-
-@pytest.fixture
-def folder():
-    """A folder of the node that outlives pods, where this machine is the node."""
-    if os.environ.get("STEPWARDEN_TEST_KUBECONFIG"):
-        pytest.skip("a folder that outlives the pods needs this machine to be the node")
-    made = Path(tempfile.mkdtemp(prefix="stepwarden-checkpoints-"))
-    made.chmod(0o777)
-    yield made
-    shutil.rmtree(made, ignore_errors=True)
-
-
-def with_folder(job, folder):
-    spec = job["spec"]["template"]["spec"]
-    spec["volumes"].append({"name": "checkpoints", "hostPath": {"path": str(folder)}})
-    spec["containers"][0]["volumeMounts"].append({"name": "checkpoints", "mountPath": "/checkpoints"})
-    return job
 
 
 def test_a_rank_that_is_killed_goes_on_from_its_checkpoint(kube, folder):

@@ -129,3 +129,11 @@ def loop_job(name, **rest):
 def finish(kube, name):
     """Let a LOOP end well."""
     kube("exec", kube.pod_of(name), "-c", "trainer", "--", "touch", "/scratch/finish")
+
+
+def with_folder(job, folder):
+    """Mount a folder of the node at /checkpoints."""
+    spec = job["spec"]["template"]["spec"]
+    spec["volumes"].append({"name": "checkpoints", "hostPath": {"path": str(folder)}})
+    spec["containers"][0]["volumeMounts"].append({"name": "checkpoints", "mountPath": "/checkpoints"})
+    return job
