@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING
 
 from stepwarden.agent import failures
 from stepwarden.agent.agent import Agent
-from stepwarden.agent.failing import errorfile, peers, stacks, tensors, threads
+from stepwarden.agent.failing import errorfile, frames, peers, stacks, threads
 from stepwarden.agent.failing.crash import Crash
 from stepwarden.agent.failing.exits import Exits, code
+from stepwarden.agent.failing.frames import Frames
 from stepwarden.agent.failing.freeing import Freeing, grace
 from stepwarden.agent.failing.peers import Peers
 from stepwarden.agent.life import Life
@@ -133,24 +134,24 @@ class Ending:
 
     def left(self, status: int, frame: FrameType) -> None:
         """Say that the program ends this process by `os._exit`, which runs nothing more of it."""
-        self.agent.guard(self.left_by, f"os._exit({status})", status, tensors.below(frame))
+        self.agent.guard(self.left_by, f"os._exit({status})", status, frames.below(frame))
 
-    def left_by(self, how: str, status: int, frames: tensors.Frames) -> None:
+    def left_by(self, how: str, status: int, calls: Frames) -> None:
         """Say that a call ended the program, and print its stack: nobody else does."""
         if self.over():
             return
         if status == 0:
             self.last_words("ended", "")
             return
-        found = failures.left(how, status, frames, self.rank, self.step())
+        found = failures.left(how, status, calls, self.rank, self.step())
         self.last_words("failed", how, found)
         say("\n".join(peers.lines(found)))
 
     def forced(self) -> None:
         """End a rank that could not be freed."""
-        frames = tensors.below(stacks.innermost(threading.main_thread()))
+        calls = frames.below(stacks.innermost(threading.main_thread()))
         if not self.over():
-            found = failures.left("os._exit(1)", 1, frames, self.rank, self.step())
+            found = failures.left("os._exit(1)", 1, calls, self.rank, self.step())
             found = replace(found, message="stuck, and ended by stepwarden (exit code 1)")
             self.last_words("failed", "Stuck", because(found, self.peers.cause))
         os._exit(1)
@@ -164,7 +165,7 @@ class Ending:
                 self.agent.guard(self.explain)
         elif (leaving := self.exits.uncaught()) is not None:
             how = f"sys.exit({leaving.status!r:.200})"
-            self.agent.guard(self.left_by, how, code(leaving.status), leaving.frames)
+            self.agent.guard(self.left_by, how, code(leaving.status), leaving.calls)
         elif not self.over():
             self.agent.guard(self.agent.finish)
             self.agent.guard(self.last_words, "ended", "")

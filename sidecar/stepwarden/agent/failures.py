@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 
 from stepwarden.agent.failing import origins, tensors
+from stepwarden.agent.failing.frames import Frames, within
 from stepwarden.agent.hooks import labels
 from stepwarden.wire import Finding
 
@@ -26,7 +27,7 @@ def failed(error: BaseException, rank: int, step: int) -> Finding:
         text += f"raised within: {label}\n"
     file, line = place(error)
     chain = list(origins.chain(error))[::-1]
-    frames = [each for one in chain for each in tensors.within(one.__traceback__)]
+    frames = [each for one in chain for each in within(one.__traceback__)]
     return Finding(
         kind="RankFailed",
         severity="critical",
@@ -46,7 +47,7 @@ def failed(error: BaseException, rank: int, step: int) -> Finding:
     )
 
 
-def left(how: str, code: int, frames: tensors.Frames, rank: int, step: int) -> Finding:
+def left(how: str, code: int, frames: Frames, rank: int, step: int) -> Finding:
     """Make the finding of a rank whose program ended it by a call, `how`, which these frames led to."""
     ours = [each for each in frames if not each[0].f_code.co_filename.startswith(OURS)]
     summary = traceback.StackSummary.extract(iter(ours))
@@ -77,7 +78,7 @@ def said(error: BaseException) -> str:
     return " ".join(text.split())
 
 
-def shapes(frames: tensors.Frames) -> dict[str, dict[str, dict[str, str]]]:
+def shapes(frames: Frames) -> dict[str, dict[str, dict[str, str]]]:
     """Return the evidence on tensors, if there were any."""
     found = tensors.look(frames, is_own)
     return {"tensors": found} if found else {}
@@ -94,9 +95,7 @@ def place(error: BaseException) -> tuple[str | None, int | None]:
     file, line = last_own(origins.frames(origins.remote(error)))
     if file is not None:
         return file, line
-    return last_own(
-        (frame.f_code.co_filename, number) for frame, number in tensors.within(error.__traceback__)
-    )
+    return last_own((frame.f_code.co_filename, number) for frame, number in within(error.__traceback__))
 
 
 def last_own(lines: Iterable[tuple[str, int]]) -> tuple[str | None, int | None]:

@@ -13,8 +13,7 @@ from opcode import opmap
 from types import FrameType
 from typing import Any
 
-from stepwarden.agent.failing import tensors
-from stepwarden.agent.failing.tensors import Frames
+from stepwarden.agent.failing import frames
 from stepwarden.agent.hooks.replacing import replace_attribute
 
 RERAISE = bytes([opmap["RERAISE"]])
@@ -26,7 +25,7 @@ class Leaving:
     """A `sys.exit` under way: what it was given, the calls that led to it, where the outermost one was."""
 
     status: object
-    frames: Frames
+    calls: frames.Frames
     at: int
 
     @property
@@ -36,7 +35,7 @@ class Leaving:
 
         If that call had only something to do on the way, as in `finally`, it has raised it again.
         """
-        outermost = self.frames[0][0]
+        outermost = self.calls[0][0]
         last = outermost.f_code.co_code[outermost.f_lasti : outermost.f_lasti + 2]
         raised = last[:1] == RERAISE or last == RAISE_AGAIN
         return outermost.f_lasti != self.at and not raised
@@ -61,8 +60,8 @@ class Exits:
 
         def leave(*status: Any) -> Any:
             if threading.current_thread() is threading.main_thread() and os.getpid() == self.process:
-                frames = tensors.below(sys._getframe(1))  # noqa: SLF001 - the caller's place
-                self.leaving = Leaving(status[0] if status else None, frames, frames[0][0].f_lasti)
+                calls = frames.below(sys._getframe(1))  # noqa: SLF001 - the caller's place
+                self.leaving = Leaving(status[0] if status else None, calls, calls[0][0].f_lasti)
                 self.then = self.step()
             return original(*status)
 

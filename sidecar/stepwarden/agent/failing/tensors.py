@@ -1,11 +1,12 @@
 """Which tensors are in the frames of a traceback: names, types and shapes, and never a value of theirs."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from types import FrameType, TracebackType
 from typing import Any
 
 import torch
+
+from stepwarden.agent.failing.frames import Frames
 
 FRAMES, NAMES, ITEMS, LETTERS = (
     12,
@@ -13,26 +14,6 @@ FRAMES, NAMES, ITEMS, LETTERS = (
     8,
     120,
 )  # that are told at most: of a stack, a frame, a container, a name
-
-Frames = Sequence[tuple[FrameType, int]]
-
-
-def within(trace: TracebackType | None) -> list[tuple[FrameType, int]]:
-    """Return the frames of a traceback with their lines, the innermost last."""
-    found = []
-    while trace is not None:
-        found.append((trace.tb_frame, trace.tb_lineno))
-        trace = trace.tb_next
-    return found
-
-
-def below(frame: FrameType | None) -> list[tuple[FrameType, int]]:
-    """Return a frame and those that called it with their lines, the innermost last."""
-    found = []
-    while frame is not None:
-        found.append((frame, frame.f_lineno))
-        frame = frame.f_back
-    return found[::-1]
 
 
 def look(frames: Frames, is_own: Callable[[str], bool]) -> dict[str, dict[str, str]]:
