@@ -22,19 +22,13 @@ def line(comment):
         ("raise", "ValueError: second", 1, "KeyError: 'first'"),
         ("sys.exit", "sys.exit(3)", 3, "in die"),
         ("os._exit", "os._exit(4)", 4, "in die"),
-        ("SystemExit", "exit code 6", 6, ""),
         ("segfault", "SIGSEGV (segmentation fault)", 139, "in die"),
         ("abort", "SIGABRT", 134, "in die"),
         ("SIGKILL", "the process was killed by SIGKILL", 137, ""),
     ],
 )
 def test_the_cause_is_named_and_told_and_shown_first(stepwarden, how, said, code, trace):
-    done = stepwarden("run", "--nproc", "2", "--report", "r", "--", SCRIPT, how, OMP_NUM_THREADS="1")
-    assert done.returncode != 0
-    found = read_findings(stepwarden.folder / "r" / "findings.jsonl")
-    [cause] = [each for each in found if each.severity == "critical"]
-    others = {(each.kind, each.rank, each.severity) for each in found if each != cause}
-    assert (cause.kind, cause.rank, cause.step) == ("RankFailed", 1, STEP), done.stderr
+    done, cause, others = died(stepwarden, how)
     assert said in cause.message
     assert (cause.evidence["exit_code"], trace in cause.evidence.get("traceback", "")) == (code, True)
     if how in {"raise", "segfault", "abort"}:
@@ -44,7 +38,23 @@ def test_the_cause_is_named_and_told_and_shown_first(stepwarden, how, said, code
     shown = done.stderr.index(f"finding: RankFailed (critical) at step {STEP}, began on rank 1")
     followed = done.stderr.find("rank 0 ended because of rank 1")
     assert followed == -1 or shown < followed
+
+
+def test_an_exit_that_only_torchrun_sees_is_named_once_the_process_is_gone(stepwarden):
+    _, cause, others = died(stepwarden, "SystemExit")
+    assert cause.message == "the process ended with exit code 6"
+    assert {each for each in others if each[0] == "RankFailed"} <= {("RankFailed", 0, "info")}
+
+
+def died(stepwarden, how):
+    """Run it; return how it ended, the one failure that is critical, and what else was found."""
+    done = stepwarden("run", "--nproc", "2", "--report", "r", "--", SCRIPT, how, OMP_NUM_THREADS="1")
+    assert done.returncode != 0
+    found = read_findings(stepwarden.folder / "r" / "findings.jsonl")
+    [cause] = [each for each in found if (each.kind, each.severity) == ("RankFailed", "critical")]
+    assert (cause.rank, cause.step) == (1, STEP), done.stderr
     assert not stepwarden.left()
+    return done, cause, {(each.kind, each.rank, each.severity) for each in found if each != cause}
 
 
 def test_a_single_rank_without_torchrun_is_told_of_by_stepwarden_run(stepwarden):
