@@ -26,6 +26,8 @@ from stepwarden_sidecar.succession import Succession
 log = logging.getLogger("stepwarden_sidecar")
 
 TURN = 0.2  # seconds after which it looks at its clock
+SOON = 0.01  # seconds over which news are gathered
+SHARE = 8.0  # times that a look took, until the next one
 GRACE = 0.3  # seconds that open requests, and the last words to the hub, may take at the end
 USAGE = 2  # exit code
 IDLE = 75.0  # seconds that a connection without a request is kept
@@ -91,10 +93,12 @@ async def run(given: Settings) -> None:
 
 
 async def turns(sidecar: Sidecar) -> None:
-    """Let the sidecar look at its clock."""
+    """Let the sidecar look at its clock, and soon at what came; the more ranks, the less often."""
     while True:
-        await asyncio.sleep(TURN)
+        seen, began = sidecar.stirred.count, sidecar.clock()
         sidecar.turn()
+        await asyncio.sleep(max(SOON, SHARE * (sidecar.clock() - began)))
+        await sidecar.stirred.wait(TURN, seen)
 
 
 async def last_words(link: Link) -> None:
@@ -108,7 +112,7 @@ async def last_words(link: Link) -> None:
 async def serve(sidecar: Sidecar, stack: AsyncExitStack) -> None:
     """Listen for HTTP, and write down the port that it got."""
     given = sidecar.settings
-    gate = Gate(files() // 2)
+    gate = Gate(files() // 2, given.ranks or 0)
     runner = web.AppRunner(
         application(sidecar, gate),
         access_log=None,

@@ -12,7 +12,8 @@ from typing import Any
 
 HEAD = 10.0  # seconds from a request's first byte, or from the connection's begin, to the end of its head
 ANSWER = 30.0  # seconds in which a client that reads no more must read on
-STRANGERS = 128  # connections
+STRANGERS = 128  # connections, and some more for each rank: all pods may come at once
+EACH = 4
 
 
 class Guarded(asyncio.Protocol):
@@ -92,8 +93,8 @@ class Guarded(asyncio.Protocol):
 class Gate:
     """All connections, each by the protocol of aiohttp that serves it."""
 
-    def __init__(self, most: int) -> None:
-        self.most = most
+    def __init__(self, most: int, ranks: int = 0) -> None:
+        self.most, self.most_strangers = most, STRANGERS + EACH * ranks
         self.open: dict[Any, Guarded] = {}
         self.strangers: dict[Guarded, None] = {}
 
@@ -107,7 +108,7 @@ class Gate:
             return False
         self.open[guarded.inner] = guarded
         self.strangers[guarded] = None
-        if len(self.strangers) > STRANGERS:
+        if len(self.strangers) > self.most_strangers:
             oldest = next(iter(self.strangers))
             del self.strangers[oldest]
             oldest.abort()

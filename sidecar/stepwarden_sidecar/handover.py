@@ -18,6 +18,7 @@ from stepwarden.wire import Finding, Instruction, Orders, RankReport, from_dict,
 from stepwarden_sidecar import election
 from stepwarden_sidecar.inherited import Inherited
 from stepwarden_sidecar.job import Job
+from stepwarden_sidecar.pulses import Pulses
 from stepwarden_sidecar.replicas import Replicas
 from stepwarden_sidecar.sidecar import Sidecar
 
@@ -120,6 +121,7 @@ def lead(sidecar: Sidecar) -> None:
     now, limit = sidecar.clock(), sidecar.ranks.limit
     job = sidecar.job = Job(sidecar.settings.ranks, limit)
     sidecar.replicas = Replicas(limit)
+    sidecar.pulses = Pulses(limit, sidecar.settings.ranks, sidecar.settings.probes)
     sidecar.boot = secrets.token_hex(4)  # so that all pods say again what they have
     known = sidecar.inherited
     settled = tuple(known.settled.values())
@@ -129,7 +131,9 @@ def lead(sidecar: Sidecar) -> None:
     job.heard(known.ranks, now)
     job.found((*known.pending, *sidecar.findings.values()), now)
     sidecar.replicas.take(sidecar.unsent, now)
+    sidecar.pulses.take(sidecar.beats.values(), now)
     sidecar.unsent.clear()
+    sidecar.beats.clear()
     sidecar.instruction = wanted(sidecar.instruction if known.copied else None, sidecar.orders)
     known.copied = True
     sidecar.turn()
@@ -160,6 +164,7 @@ def step_down(sidecar: Sidecar) -> tuple[Finding, ...]:
         return ()
     sidecar.inherited = Inherited(settled=dict(job.settled), copied=False)
     sidecar.job = None
+    sidecar.ordered.tell()
     sidecar.changed.tell()  # who waits for this hub's report has to ask another one
     return tuple(job.settled.values())
 

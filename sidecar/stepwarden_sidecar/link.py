@@ -7,12 +7,13 @@ ranks go on under the orders that they have. What the hub missed it is told when
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from itertools import islice
 
 import aiohttp
 
-from stepwarden.wire import Finding, Orders, from_line, to_line
+from stepwarden.replica import Replica
+from stepwarden.wire import Finding, Orders, PodReport, from_line, to_line
 from stepwarden_sidecar.access import POD_HEADER
 from stepwarden_sidecar.digest import digest
 from stepwarden_sidecar.merge import Own
@@ -80,7 +81,7 @@ class Link:
         """Tell the hub about the ranks, and what it does not know yet of the findings."""
         batch = fitting(self.undelivered())
         replicas = list(islice(self.sidecar.unsent, RECORDS))
-        report = self.sidecar.pod_report(batch.values(), replicas)
+        report = pod_report(self.sidecar, batch.values(), replicas)
         timeout = aiohttp.ClientTimeout(total=self.patience)
         async with self.session.post(f"{self.hub}/v1/pods", data=to_line(report), timeout=timeout) as answer:
             answer.raise_for_status()
@@ -89,7 +90,7 @@ class Link:
         if boot != self.hub_boot:  # it was started anew: what it was told before may be lost
             self.hub_boot, self.delivered = boot, set()
         self.keep_copy(wanted=wanted)
-        self.sidecar.sent(replicas, report.pulses)
+        sent(self.sidecar, report)
         self.delivered |= set(batch)
         self.delivered &= set(self.sidecar.findings)
 
@@ -142,6 +143,28 @@ class Link:
 def credentials(settings: Settings) -> dict[str, str]:
     """Return the headers by which a sidecar is known."""
     return {"Authorization": f"Bearer {settings.token}", POD_HEADER: str(settings.pod)}
+
+
+def pod_report(sidecar: Sidecar, findings: Iterable[Finding], replicas: Iterable[Replica]) -> PodReport:
+    """Return what the hub should know of a pod: its ranks, their pulses, and these findings and steps."""
+    now, pod = sidecar.clock(), sidecar.settings.pod
+    return PodReport(
+        pod=pod,
+        ranks=tuple(rank.report(pod, now) for rank in sidecar.ranks),
+        findings=tuple(findings),
+        replicas=tuple(replicas),
+        pulses=tuple(sidecar.beats.values()),
+    )
+
+
+def sent(sidecar: Sidecar, report: PodReport) -> None:
+    """Drop what the hub was told; some of it may have been dropped already to make room."""
+    for pulse in report.pulses:
+        if sidecar.beats.get(pulse.rank) is pulse:
+            del sidecar.beats[pulse.rank]
+    told = set(map(id, report.replicas))
+    while sidecar.unsent and id(sidecar.unsent[0]) in told:
+        sidecar.unsent.popleft()
 
 
 def fitting(findings: dict[Own, Finding]) -> dict[Own, Finding]:

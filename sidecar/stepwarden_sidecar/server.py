@@ -11,7 +11,8 @@ from aiohttp.http import HttpProcessingError
 from stepwarden.wire import Instruction, PodReport, from_dict, to_line
 from stepwarden_sidecar import metrics
 from stepwarden_sidecar.access import GATE, LIMITS, MAX_BODY, SIDECAR, access, body, pod_of, waiting
-from stepwarden_sidecar.digest import digest
+from stepwarden_sidecar.changes import Changes
+from stepwarden_sidecar.digest import digest, line
 from stepwarden_sidecar.gate import STRANGERS, Gate
 from stepwarden_sidecar.handover import copy_of, cursor, read_copy, standbys
 from stepwarden_sidecar.job import Job
@@ -106,7 +107,7 @@ async def pods(request: web.Request) -> web.Response:
     of_hub(sidecar)  # still
     sidecar.pod_reported(report)
     keeps = {STANDBY_HEADER: "yes"} if sidecar.election and report.pod in standbys(sidecar) else {}
-    return said(to_line(sidecar.orders), {HUB_HEADER: sidecar.boot, **keeps})
+    return said(line(sidecar.orders), {HUB_HEADER: sidecar.boot, **keeps})
 
 
 async def orders(request: web.Request) -> web.Response:
@@ -114,8 +115,8 @@ async def orders(request: web.Request) -> web.Response:
     sidecar = request.app[SIDECAR]
     of_hub(sidecar)
     if (known := request.query.get("known")) is not None:
-        await until(request, lambda: digest(sidecar.orders) != known)
-    return said(to_line(sidecar.orders), {HUB_HEADER: sidecar.boot})
+        await until(request, lambda: digest(sidecar.orders) != known, sidecar.ordered)
+    return said(line(sidecar.orders), {HUB_HEADER: sidecar.boot})
 
 
 async def view(request: web.Request) -> web.Response:
@@ -152,13 +153,14 @@ async def settled(request: web.Request) -> web.Response:
     return web.Response(status=204)
 
 
-async def until(request: web.Request, met: Callable[[], bool]) -> None:
+async def until(request: web.Request, met: Callable[[], bool], changes: Changes | None = None) -> None:
     """Wait until a condition is met, as long as the asker wants, while the sidecar lives and is the hub."""
     sidecar = request.app[SIDECAR]
+    changes = changes or sidecar.changed
     end, job = sidecar.clock() + wait(request), sidecar.job
     async with waiting(request):
         while not (met() or sidecar.closing) and sidecar.job is job and (left := end - sidecar.clock()) > 0:
-            await sidecar.changed.wait(left, sidecar.changed.count)
+            await changes.wait(left, changes.count)
 
 
 def of_hub(sidecar: Sidecar) -> Job:

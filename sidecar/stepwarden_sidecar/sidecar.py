@@ -9,7 +9,7 @@ import logging
 import secrets
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 OF_RANKS = (Finding, StepTaken, Replica, Pulse, RankState, Note)
+FEW = 64  # ranks, of which a look at all costs next to nothing
 AGAIN = 1.0  # seconds after which orders are said again
 
 
@@ -69,7 +70,8 @@ class Sidecar:
         self.shape: object = None
         self.told: dict[tuple[int, int], tuple[Orders, float]] = {}  # rank and pid: what, and when
         self.tell: Callable[[int, Orders], bool] = lambda _rank, _orders: False
-        self.changed = Changes()  # the job's version, or its orders
+        self.changed, self.ordered = Changes(), Changes()  # the job's version, or its orders; orders alone
+        self.stirred = Changes()  # there is something to turn for, soon
         self.views = Changes()  # for the election: another pod has told its view
         self.news, self.urgent = Changes(), Changes()  # for the link: anything; more than a healthy step
         state = settings.directory / "state"
@@ -203,6 +205,8 @@ class Sidecar:
         self.publish(job.settle(float("inf") if self.closing else now))
         self.publish(job.compared(self.replicas.compare(job.gone, now, closing=self.closing)))
         self.publish(job.compared(self.pulses.look(job.ranks, now)))
+        while self.pulses.over:
+            job.causes.over(self.pulses.over.pop())
         orders = holding.decide(self.orders, self.instruction, job.views(), now, anew=job.begun_anew())
         orders = replace(orders, told=job.causes.told)
         self.order(agreement.agree(orders, job.reports(now), job.unsound, job.expected))
@@ -228,6 +232,7 @@ class Sidecar:
             log.info("orders: %s%s", replace(orders, told=()), f", told: {told}" if told else "")
             self.orders_file.save(orders, self.instruction)
         self.orders = orders
+        self.ordered.tell()
         self.changed.tell()
 
     def tell_rank(self, rank: Rank, now: float) -> None:
@@ -252,33 +257,16 @@ class Sidecar:
         """Take in what another pod's sidecar knows."""
         if self.job:
             now = self.clock()
-            self.pods[report.pod] = now
+            if 0 <= report.pod < MAX_RANKS:
+                self.pods[report.pod] = now
             self.job.heard(report.ranks, now)
             self.job.found(report.findings, now)
             self.compare(report.replicas, now)
             self.pulses.take(report.pulses, now)
-            self.turn()
-
-    def pod_report(self, findings: Iterable[Finding], replicas: Iterable[Replica] = ()) -> PodReport:
-        """Return what the hub should know of this pod: its ranks, and these of its findings and steps."""
-        now = self.clock()
-        ranks = tuple(rank.report(self.settings.pod, now) for rank in self.ranks)
-        return PodReport(
-            pod=self.settings.pod,
-            ranks=ranks,
-            findings=tuple(findings),
-            replicas=tuple(replicas),
-            pulses=tuple(self.beats.values()),
-        )
-
-    def sent(self, replicas: Sequence[Replica], pulses: Iterable[Pulse] = ()) -> None:
-        """Drop what the hub was told; some of it may have been dropped already to make room."""
-        for pulse in pulses:
-            if self.beats.get(pulse.rank) is pulse:
-                del self.beats[pulse.rank]
-        told = set(map(id, replicas))
-        while self.unsent and id(self.unsent[0]) in told:
-            self.unsent.popleft()
+            if len(self.job.ranks) > FEW:
+                self.stirred.tell()  # a turn looks at all ranks: not for each of many reports
+            else:
+                self.turn()
 
     @property
     def version(self) -> str:
@@ -293,4 +281,5 @@ class Sidecar:
         """Publish what is still open, and let go of all who wait."""
         self.closing = True
         self.turn()
+        self.ordered.tell()
         self.changed.tell()
