@@ -6,6 +6,7 @@ import traceback
 import pytest
 import torch
 import torch.distributed as dist
+import torch.distributed._functional_collectives as functional
 from hearing import PATIENCE
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
@@ -245,9 +246,12 @@ def test_a_collective_that_fails_raises_as_without_the_agent(attach):
 
 def test_detached_torch_is_as_it_was(attach):
     before = [dict(vars(cls)) for cls in (dist.ProcessGroup, dist.Work)]
+    wait = functional.wait_tensor
     attached = attach()
+    assert functional.wait_tensor is not wait
     assert vars(dist.Work)["wait"] is not before[1]["wait"]
     attached.detach()
+    assert functional.wait_tensor is wait
     assert [dict(vars(cls)) for cls in (dist.ProcessGroup, dist.Work)] == before
 
 

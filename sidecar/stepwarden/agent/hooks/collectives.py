@@ -3,17 +3,22 @@ Whether this thread is inside of a collective, how many it has begun, and for ho
 
 The methods of torch's process groups and of their handles are wrapped, and not its Python functions: those
 stay what torch.compile knows them as, their warnings blame the user's line, and object collectives, sharded
-data parallelism and batched sends all come through here. What C++ begins by itself (the reducer of
-DistributedDataParallel, functional collectives) does not. A call of another thread is left alone.
+data parallelism and batched sends all come through here. Of functional collectives, as tensor parallelism
+uses them, only the waiting does; of what the reducer of DistributedDataParallel begins, nothing. A call of
+another thread is left alone.
 """
 
+import contextlib
 import functools
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+
+from stepwarden.agent.importing import AfterImport
 
 METHODS: Mapping[str, str] = {
     "allreduce": "all_reduce",
@@ -45,6 +50,9 @@ METHODS: Mapping[str, str] = {
     "send": "send",
 }
 """By the methods of a ProcessGroup, of any torch since 2.4, what a user calls them."""
+
+OTHERS: Mapping[str, str] = {"_broadcast_coalesced": "broadcast"}
+FUNCTIONAL = "torch.distributed._functional_collectives"
 
 
 class Collectives:
@@ -81,12 +89,11 @@ class Collectives:
         if not torch.distributed.is_available():
             return lambda: None
         group, handle = torch.distributed.ProcessGroup, torch.distributed.Work
-        undo = [
-            self.replace(group, method, name) for method, name in METHODS.items() if hasattr(group, method)
-        ]
-        undo.append(self.replace(handle, "wait", ""))
+        undo = [self.replace(group, method) for method in METHODS if hasattr(group, method)]
+        undo.append(self.replace(handle, "wait"))
         if hasattr(torch.distributed, "_broadcast_coalesced"):  # of DistributedDataParallel's buffers
-            undo.append(self.replace(torch.distributed, "_broadcast_coalesced", "broadcast"))
+            undo.append(self.replace(torch.distributed, "_broadcast_coalesced"))
+        undo.append(self.when_imported(undo))
 
         def put_back() -> None:
             for one in undo:
@@ -94,10 +101,28 @@ class Collectives:
 
         return put_back
 
-    def replace(self, owner: Any, method: str, name: str) -> Callable[[], None]:
+    def when_imported(self, undo: list[Callable[[], None]]) -> Callable[[], None]:
+        """Wrap what waits for functional collectives, once the program uses them: torch imports it then."""
+
+        def loaded() -> None:
+            with contextlib.suppress(AttributeError):
+                undo.append(self.replace(sys.modules[FUNCTIONAL], "wait_tensor"))
+
+        if FUNCTIONAL in sys.modules:
+            loaded()
+            return lambda: None
+        finder = AfterImport(FUNCTIONAL, loaded)
+        sys.meta_path.insert(0, finder)
+
+        def forget() -> None:
+            sys.meta_path[:] = [other for other in sys.meta_path if other is not finder]
+
+        return forget
+
+    def replace(self, owner: Any, method: str) -> Callable[[], None]:
         """Put a wrapper in the place of a method; return what puts back the very object that was there."""
         original = vars(owner).get(method, getattr(owner, method))
-        wrapper = self.wrap(getattr(owner, method), name)
+        wrapper = self.wrap(getattr(owner, method), METHODS.get(method, OTHERS.get(method, "")))
         setattr(owner, method, wrapper)
 
         def undo() -> None:

@@ -1,6 +1,7 @@
 """Makes a rank's pulses, and says when one is due."""
 
 import os
+import sys
 import threading
 import time
 from types import CodeType, FrameType
@@ -10,7 +11,7 @@ from stepwarden.agent.hooks.collectives import Collectives
 from stepwarden.agent.hooks.replicas import Local
 from stepwarden.agent.pulse import marks, stack, waiting
 from stepwarden.agent.pulse.phases import Phases
-from stepwarden.agent.pulse.stillness import Stillness, frame_of
+from stepwarden.agent.pulse.stillness import Stillness
 from stepwarden.pulse import Pulse
 
 if TYPE_CHECKING:
@@ -72,7 +73,10 @@ class Beat:
 
     def seen(self, now: float, still: float) -> Pulse:
         """Say what its thread is at as well."""
-        calls = stack.frames(frame_of(self.thread))
+        threads = sys._current_frames()  # noqa: SLF001 - the only way to another thread's stack
+        calls = stack.frames(threads.get(self.thread))
+        if waiting.in_reducer([frame.f_code for frame in calls]):
+            calls += stack.of_engine(threads, self.thread)
         codes = [frame.f_code for frame in calls]
         collective, waited = self.waits(codes, now, still)
         more: dict[str, Any] = {}

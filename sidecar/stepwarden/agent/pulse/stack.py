@@ -2,8 +2,9 @@
 
 import functools
 import sysconfig
+import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 
@@ -22,6 +23,20 @@ def frames(innermost: FrameType | None) -> list[FrameType]:
         found.append(innermost)
         innermost = innermost.f_back
     return found[::-1]
+
+
+def of_engine(innermost: Mapping[int, FrameType], thread: int) -> list[FrameType]:
+    """
+    Return the calls of a thread, other than the given one, that autograd's engine runs Python in, if one is.
+
+    On an accelerator a backward pass runs in such threads while its caller waits. C++ makes them, so none
+    begins in Python's `threading`.
+    """
+    for other, frame in innermost.items():
+        calls = frames(frame)
+        if other != thread and len(calls) < DEEPEST and calls[0].f_code.co_filename != threading.__file__:
+            return calls
+    return []
 
 
 @functools.lru_cache(4096)

@@ -21,7 +21,7 @@ def called(codes: Sequence[CodeType]) -> str:
     for code in reversed(codes):
         file = code.co_filename
         if file.endswith(COLLECTIVES):
-            name = code.co_name
+            name = name if code.co_name.startswith("__") else code.co_name
         elif not file.endswith(BETWEEN) and not stack.is_ours(file):
             break
     return name.lstrip("_")
