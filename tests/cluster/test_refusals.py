@@ -35,6 +35,18 @@ BAD = {
         'Unsupported value: "NaN"',
     ),
     "an unknown action": (changed(onFinding=[{"action": "Panic"}]), 'Unsupported value: "Panic"'),
+    "times of what is no restart": (
+        changed(onFinding=[{"action": "Hold", "times": 2}]),
+        "times bounds the restarts of a rule",
+    ),
+    "exit codes that are retried anyway": (
+        changed(retryableExitCodes=[42]),
+        "spec.retryableExitCodes needs spec.restartPolicy: ExitCode",
+    ),
+    "a folder that may be anywhere": (
+        changed(checkpoint={"directory": "checkpoints"}),
+        "spec.checkpoint.directory must be a path that begins with /",
+    ),
     "a name too long": (shell_job("a" * 58, "true"), "metadata.name is too long"),
     "a name with dots": (shell_job("a.b", "true"), "metadata.name must be a DNS label"),
     "our variable": (shell_job("bad", "true", env={"STEPWARDEN_DIR": "/"}), "set by Stepwarden"),
