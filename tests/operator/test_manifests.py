@@ -110,6 +110,23 @@ def test_the_users_own_python_path_comes_after_the_agents(source):
     assert names.index("STEPWARDEN_USERS_PYTHONPATH") < names.index("PYTHONPATH")
 
 
+def test_the_ranks_are_told_of_their_checkpoints_where_there_are_any(manifest):
+    given = {"directory": "/checkpoints", "signal": "SIGUSR1"}
+    told = env_of(
+        named(pod_of(job(asked(checkpoint=given), SETTINGS, suspend=False))["containers"], "trainer")
+    )
+    assert told["STEPWARDEN_CHECKPOINT_DIR"] == "/checkpoints"
+    assert told["STEPWARDEN_SAVE_FILE"] == "/run/stepwarden/save"
+    assert told["STEPWARDEN_SAVE_SIGNAL"] == "SIGUSR1"
+    without = env_of(named(pod_of(manifest)["containers"], "trainer"))
+    assert not {name for name in without if "CHECKPOINT" in name or "SAVE" in name}
+
+
+def test_the_job_bears_the_number_of_its_restart():
+    made = job(asked(), SETTINGS, suspend=False, restarts=2)
+    assert made["metadata"]["annotations"] == {"stepwarden.dev/restarts": "2"}
+
+
 def test_the_sidecar_is_native_and_starts_first(manifest):
     agent, sidecar = pod_of(manifest)["initContainers"]
     assert "restartPolicy" not in agent
