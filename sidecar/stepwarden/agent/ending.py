@@ -109,7 +109,7 @@ class Ending:
             self.last_words("ended", "Interrupted")
             return
         found = self.agent.crew.failed(failures.failed(error, self.rank, self.step()))
-        if self.freeing.freed:
+        if self.freeing.freed or (self.peers.cause is not None and not found.evidence["local"]):
             found = because(found, self.peers.cause)
         if found.evidence["local"]:
             self.last_words("failed", type(error).__name__, found)
