@@ -7,7 +7,7 @@ Without a name, all of them, one after the other.
 import sys
 from importlib import import_module
 
-BENCHMARKS = ("agent", "faults", "growth", "locating", "pauses", "scale", "reaction", "soak")
+BENCHMARKS = ("agent", "faults", "growth", "locating", "pauses", "scale", "reaction", "soak", "hub")
 
 
 def main() -> None:

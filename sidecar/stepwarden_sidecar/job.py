@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from stepwarden.wire import Finding, JobReport, Orders, RankReport
-from stepwarden_sidecar import agreement, causes, holding
+from stepwarden.wire import Finding, JobReport, Orders, RankReport, to_line
+from stepwarden_sidecar import agreement, causes, holding, room
 from stepwarden_sidecar.causes import Causes
 from stepwarden_sidecar.merge import OWN, Key, key, merge
 from stepwarden_sidecar.ranks import LIVE, SILENT
@@ -46,6 +46,7 @@ class Job:
         self.ranks: dict[int, Known] = {}
         self.pending: dict[Key, Pending] = {}
         self.settled: dict[Key, Finding] = {}
+        self.sizes: dict[Key, int] = {}  # of the settled ones, in bytes
         self.counts: Counter[tuple[str, str]] = Counter()  # by kind and severity, also of those forgotten
         self.unsound = -1  # the last step that some rank found bad
         self.causes = Causes()
@@ -132,9 +133,13 @@ class Job:
         """Take in settled findings, as they were published; the oldest beyond `KEPT` are forgotten."""
         for finding in findings:
             self.settled[key(finding)] = finding
-            self.counts[finding.kind, finding.severity] += 1
+            self.sizes[key(finding)] = len(to_line(finding))
+            known = len(self.counts) < room.KINDS or (finding.kind, finding.severity) in self.counts
+            self.counts[finding.kind if known else room.OTHER, finding.severity] += 1
         while len(self.settled) > KEPT:
-            oldest = self.settled.pop(next(iter(self.settled)))
+            which = next(iter(self.settled))
+            oldest = self.settled.pop(which)
+            del self.sizes[which]
             self.forgotten = max(self.forgotten, oldest.step)
 
     def views(self) -> list[holding.Rank]:
@@ -160,7 +165,7 @@ class Job:
 
     def report(self, version: str, orders: Orders, now: float) -> JobReport:
         """Return all that is known."""
-        findings = tuple(self.settled.values())
+        findings = room.fitting(self.settled, self.sizes)
         return JobReport(version=version, ranks=tuple(self.reports(now)), findings=findings, orders=orders)
 
 
