@@ -53,6 +53,15 @@ def test_what_comes_next(mode, said):
 
 
 @pytest.mark.parametrize(
+    ("mode", "said"),
+    [("observe", "it may go on"), ("skip", "it may go on"), ("hold", "it may go on"), ("stop", "is stopped")],
+)
+def test_a_rank_that_hangs_reaches_no_boundary_to_be_held_at(mode, said):
+    hung = dataclasses.replace(FOUND, kind="RankHung")
+    assert said in screen.block(hung, rules.of_mode(mode, None), interactive=False)[-1]
+
+
+@pytest.mark.parametrize(
     ("ranks", "said"),
     [
         ((), "no single rank"),

@@ -11,6 +11,8 @@ Mode = Literal["observe", "skip", "hold", "restart", "stop"]
 HOLD_TIMEOUT = 600.0  # seconds
 # A rank that failed ends the run by itself, with its own exit code.
 ENDS_ITSELF = Rule(kinds=("RankFailed",), action="Observe")
+# A rank that hangs reaches no boundary at which it could be held, or its update left out.
+GOES_ON = Rule(kinds=("RankHung",), action="Observe")
 OBSERVE = (Rule(kinds=("*",), severity="info", action="Observe"),)
 
 
@@ -32,7 +34,7 @@ def of_mode(mode: Mode, hold_timeout: float | None, *, restarts: bool = False) -
             chosen = Rule(severity="critical", action="Hold", timeout=limit, then="Fail")
         case "stop":
             chosen = Rule(severity="critical", action="Fail")
-    return (crash, chosen)
+    return (crash, GOES_ON, chosen) if mode in {"skip", "hold"} else (crash, chosen)
 
 
 def default_mode(*, interactive: bool) -> Mode:

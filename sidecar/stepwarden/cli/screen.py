@@ -18,6 +18,7 @@ DONE = {
     "Fail": "the run is stopped before that update",
 }
 WARNED = "the training goes on: --on-anomaly is about critical findings; a rule of spec.onFinding may hold it"
+HANGS = "it may go on by itself; Ctrl-C ends the run, and all ranks' stacks are in the report"
 THEN = {
     "Skip": "this update is left out and the training goes on",
     "Observe": "it is applied and the training goes on",
@@ -107,6 +108,8 @@ def now(finding: Finding, rule: Rule, *, interactive: bool) -> str:
         raised = finding.evidence.get("traceback") and not finding.evidence.get("signal")
         where = "; the traceback is above, and in the report" if raised else ""
         return f"the run ends by itself{where}"
+    if finding.kind == "RankHung" and rule.action == "Observe":
+        return HANGS
     if finding.severity != "critical" and rule.action == "Observe":
         return WARNED
     if rule.action not in {"Hold", "Suspend"}:
