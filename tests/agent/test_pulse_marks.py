@@ -1,8 +1,10 @@
 """What a stack excuses: real code objects of made-up files, as frames would have them."""
 
+import _thread
 import inspect
 import queue
 import selectors
+import sys
 import sysconfig
 import threading
 from pathlib import Path
@@ -10,13 +12,13 @@ from pathlib import Path
 import pytest
 import torch
 from torch._dynamo import convert_frame, eval_frame
-from torch.distributed import distributed_c10d
+from torch.distributed import _functional_collectives, distributed_c10d
 from torch.distributed.checkpoint import state_dict_saver
 from torch.utils import checkpoint, data
 
 from stepwarden.agent import gate
 from stepwarden.agent.hooks import collectives
-from stepwarden.agent.pulse import waiting
+from stepwarden.agent.pulse import stack, waiting
 from stepwarden.agent.pulse.marks import marks
 
 SITE = sysconfig.get_path("purelib")
@@ -95,9 +97,10 @@ def test_which_collective_a_stack_waits_in():
     assert waiting.called([user, logged, outer, logged, inner, ours]) == "all_gather_object"
     assert waiting.called([user, logged, outer, user]) == ""
     assert waiting.called([user]) == ""
-    assert (
-        waiting.called([user, logged, of(distributed_c10d, "_store_based_barrier")]) == "store_based_barrier"
-    )
+    store = of(distributed_c10d, "_store_based_barrier")
+    assert waiting.called([user, logged, store]) == "store_based_barrier"
+    functional = [of(_functional_collectives, name) for name in ("__torch_dispatch__", "wait_tensor")]
+    assert waiting.called([user, *functional, ours, of(torch._ops, "__call__")]) == "wait_tensor"  # noqa: SLF001 - its file
 
 
 def test_a_backward_pass_that_stands_in_python_waits_for_nobody():
@@ -105,3 +108,22 @@ def test_a_backward_pass_that_stands_in_python_waits_for_nobody():
     assert waiting.in_reducer([code(MAIN), engine])
     assert not waiting.in_reducer([code(MAIN), engine, code(MAIN, "backward")])
     assert not waiting.in_reducer([code(MAIN)])
+
+
+def test_a_thread_of_autograds_engine_is_none_of_pythons():
+    begun, over = threading.Event(), threading.Event()
+
+    def backward():
+        begun.set()
+        over.wait(60)
+
+    own = threading.get_ident()
+    ordinary = threading.Thread(target=over.wait, args=(60,))
+    ordinary.start()
+    assert stack.of_engine(sys._current_frames(), own) == []  # noqa: SLF001 - as the agent does
+    _thread.start_new_thread(backward, ())  # as C++ makes one: without Python's `threading`
+    assert begun.wait(60)
+    found = stack.of_engine(sys._current_frames(), own)  # noqa: SLF001 - as the agent does
+    assert found[0].f_code is backward.__code__
+    over.set()
+    ordinary.join()

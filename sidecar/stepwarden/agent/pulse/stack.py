@@ -2,7 +2,6 @@
 
 import functools
 import sysconfig
-import threading
 import traceback
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -30,11 +29,12 @@ def of_engine(innermost: Mapping[int, FrameType], thread: int) -> list[FrameType
     Return the calls of a thread, other than the given one, that autograd's engine runs Python in, if one is.
 
     On an accelerator a backward pass runs in such threads while its caller waits. C++ makes them, so none
-    begins in Python's `threading`.
+    begins in Python's `threading`, but in a function of torch's or of the user's.
     """
     for other, frame in innermost.items():
         calls = frames(frame)
-        if other != thread and len(calls) < DEEPEST and calls[0].f_code.co_filename != threading.__file__:
+        file = calls[0].f_code.co_filename
+        if other != thread and len(calls) < DEEPEST and ("/torch/" in file or is_users(file)):
             return calls
     return []
 
