@@ -41,10 +41,15 @@ class Causes:
         local = finding.evidence.get("local")
         if finding.kind != FAILED or finding.severity != "critical" or local is True:
             return finding
-        cause = self.first
+        cause = self.first or self.named(finding)
         if cause is not None and cause.rank != finding.rank:
             return consequence(finding, cause)
         return None if local is False and not late else finding
+
+    def named(self, finding: Finding) -> Finding | None:
+        """Return what a rank was told, and ended for: it was freed from a collective by that."""
+        because = finding.evidence.get("because")
+        return next((each for each in self.told if because is not None and each.rank == because), None)
 
     def published(self, findings: Iterable[Finding]) -> None:
         """Take in what was published: failures that are no consequences, and hangs, are told."""

@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stepwarden.wire import MAX_DATAGRAM, Finding, Orders, RankReport, to_line
@@ -56,6 +56,14 @@ def test_without_a_cause_a_lost_peer_is_said_as_it_is_and_explains_nobody_else()
     made = job()
     assert published(made, 0.0, failed(0, local=False), failed(2, local=False)) == []
     assert published(made, WAIT) == [(0, "critical", None), (2, "critical", None)]
+
+
+def test_who_was_freed_names_what_it_was_told():
+    made = job()
+    assert published(made, 0.0, failed(0, local=False)) == []
+    assert published(made, WAIT) == [(0, "critical", None)]
+    assert published(made, 3.0, failed(2, local=False, because=0)) == [(2, "info", 0)]
+    assert published(made, 3.0, failed(3, local=False, because=1)) == []
 
 
 def test_a_rank_that_ended_by_its_own_word_may_still_turn_out_to_be_the_cause():
@@ -121,15 +129,17 @@ def test_the_first_cause_is_told_for_as_long_as_it_lasts():
     assert len(causes.told) == TOLD
 
 
-texts = st.text(st.sampled_from("a\u00e9\u6f22\U0001f600\n"), max_size=40).map(lambda text: text * 600)
+texts = st.text(st.sampled_from("a\u00e9\u6f22\U0001f600\n"), max_size=40)
 
 
+@settings(deadline=None)  # a busy machine
 @given(st.lists(texts, min_size=1, max_size=6), texts)
 def test_orders_fit_a_datagram_and_keep_each_traceback_s_end(tracebacks, message):
     causes = Causes()
     for rank, text in enumerate(tracebacks):
-        one = failed(rank, local=True, traceback=text + "END", tensors={"x": [text] * 50})
-        causes.published([replace(one, message=message)])
+        long = text * 600
+        one = failed(rank, local=True, traceback=long + "END", tensors={"x": [long] * 50})
+        causes.published([replace(one, message=message * 600)])
     assert len(to_line(Orders(told=causes.told))) <= ROOM < MAX_DATAGRAM
     assert all(each.evidence["traceback"].endswith("END") for each in causes.told)
 
