@@ -13,7 +13,7 @@ from lifelines import Lifelines
 from stepwarden import wire
 
 SCRIPT = Path(__file__).parent / "scripts" / "ends.py"
-CODES = {  # torch undoes what ends a process that is interrupted by the signal itself
+CODES = {
     **dict.fromkeys(["raised", "chained", "lost_peer", "hook", "worker", "left_in_finally"], 1),
     **dict.fromkeys(["thread", "caught", "os_exit_0", "children"], 0),
     "left": 3,
