@@ -88,6 +88,7 @@ def test_a_replica_whose_own_gradient_was_finite_says_so():
 
 
 numbers = st.none() | st.floats()
+whole = st.integers(-(2**63), 2**63 - 1)  # as they cross the wire
 non_finite = st.builds(
     NonFinite,
     name=st.none() | st.text(),
@@ -99,8 +100,8 @@ non_finite = st.builds(
 )
 observations = st.builds(
     Observation,
-    rank=st.integers(),
-    step=st.integers(),
+    rank=whole,
+    step=whole,
     loss=numbers,
     gradient_norm=numbers,
     gradients=st.none() | non_finite,
@@ -110,9 +111,9 @@ observations = st.builds(
     local=st.none() | st.booleans(),
     late=st.booleans(),
     norms=st.lists(st.floats(), max_size=5).map(tuple),
-    since=st.none() | st.integers(),
+    since=st.none() | whole,
     file=st.none() | st.text(),
-    line=st.none() | st.integers(),
+    line=st.none() | whole,
 )
 
 
