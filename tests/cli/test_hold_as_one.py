@@ -13,6 +13,7 @@ from stepwarden.wire import from_line
 
 from .conftest import alive, until
 
+LONG = 300.0  # seconds: on a busy machine ranks take minutes to their first step
 TRAIN = """
 import hashlib, os, sys, time, torch, torch.distributed as dist
 torch.manual_seed(0)
@@ -126,12 +127,12 @@ def test_ten_holds_and_resumes_change_nothing_to_the_bit(stepwarden, hub):
     assert plain.returncode == 0, plain.stderr
     process = stepwarden.start("run", "--nproc", "2", "--report", "held", "--", script, "200", "0.05")
     places = []
-    until(lambda: hub.passed(2), 120)
+    until(lambda: hub.passed(2), LONG)
     for _ in range(10):
         hub.hold()
-        places.append(until(hub.held, 120) - 1)
+        places.append(until(hub.held, LONG) - 1)
         hub.release()
-        until(lambda: hub.passed(places[-1] + 1), 120)
+        until(lambda: hub.passed(places[-1] + 1), LONG)
     out, err = process.communicate(timeout=300)
     assert process.returncode == 0, err
     assert places == sorted(set(places))
@@ -149,12 +150,12 @@ def test_ranks_that_torchrun_starts_again_are_held_before_their_first_update(ste
     command = "torchrun, --standalone, --nproc-per-node=2, --max-restarts=1, train.py, '60', '0.05'"
     job = stepwarden.script(MANIFEST.format(hold="false", command=command), "job.yaml")
     process = stepwarden.start("run", "-f", job, "--report", "r")
-    until(lambda: hub.passed(5), 120)
+    until(lambda: hub.passed(5), LONG)
     hub.hold()
-    assert until(hub.held, 120) - 1 >= 5
+    assert until(hub.held, LONG) - 1 >= 5
     ranks = {variables_of(pid).get("LOCAL_RANK"): pid for pid in stepwarden.left()}
     os.kill(ranks["1"], signal.SIGKILL)
-    assert until(lambda: hub.held() == 1, 180)
+    assert until(lambda: hub.held() == 1, LONG)
     again = {variables_of(pid).get("LOCAL_RANK"): pid for pid in stepwarden.left()}
     assert not {ranks["0"], ranks["1"]} & {again["0"], again["1"]}
     hub.release()
@@ -171,10 +172,10 @@ def test_a_hold_outlasts_a_killed_sidecar(stepwarden, hub):
     command = "torchrun, train.py, '10', '0'"
     job = stepwarden.script(MANIFEST.format(hold="true", command=command), "job.yaml")
     process = stepwarden.start("run", "-f", job, "--report", "r", "--hold-timeout", "20s")
-    assert until(hub.held, 120) == 1
+    assert until(hub.held, LONG) == 1
     killed = hub.environment()["pid"]
     os.kill(killed, signal.SIGKILL)
-    until(lambda: (known := hub.environment()) and known["pid"] != killed and hub.held() == 1, 120)
+    until(lambda: (known := hub.environment()) and known["pid"] != killed and hub.held() == 1, LONG)
     out, err = process.communicate(timeout=300)
     assert process.returncode == 0, err
     assert "the sidecar has ended: the training goes on, and it is started again" in err
