@@ -42,7 +42,8 @@ def test_an_observed_run_equals_the_plain_one_to_the_bit(runs, name):
 
 
 def test_an_observed_run_says_nothing_on_stderr_but_that_its_program_has_failed(runs):
-    said = [line for line in runs["results"]["observed"][2].splitlines() if "stepwarden: " in line]
+    err = runs["results"]["observed"][2]
+    said = [line for line in err.splitlines() if "stepwarden: " in line]
     assert 1 <= len(said) <= 2
     assert all("the program ended itself by sys.exit(7) (exit code 7)" in line for line in said)
 
