@@ -119,6 +119,7 @@ async def serve(sidecar: Sidecar, stack: AsyncExitStack) -> None:
         logger=logger(sidecar),
         shutdown_timeout=GRACE,
         keepalive_timeout=IDLE,
+        handler_cancellation=True,  # who hangs up waits no more
     )
     await runner.setup()
     stack.push_async_callback(runner.cleanup)

@@ -54,3 +54,26 @@ def test_the_token_is_not_shown():
 def test_an_environment_that_no_sidecar_can_start_from(wrong, sentence):
     with pytest.raises(SettingsError, match=sentence):
         read(LEAST | wrong)
+
+
+def test_the_token_s_file_comes_before_the_variable(tmp_path):
+    file = tmp_path / "token"
+    file.write_text("mounted\n")
+    assert read(LEAST | {"STEPWARDEN_TOKEN_FILE": str(file)}).token == "mounted"  # noqa: S105 - a test's
+    file.write_text("\n")
+    with pytest.raises(SettingsError, match="STEPWARDEN_TOKEN_FILE is empty"):
+        read(LEAST | {"STEPWARDEN_TOKEN_FILE": str(file)})
+    with pytest.raises(SettingsError, match="STEPWARDEN_TOKEN_FILE can't be read"):
+        read(LEAST | {"STEPWARDEN_TOKEN_FILE": str(tmp_path / "nowhere")})
+
+
+def test_any_pod_may_be_the_hub():
+    template = {"STEPWARDEN_HUB": "http://job-{pod}.job:8475", "STEPWARDEN_PODS": "3"}
+    settings = read(LEAST | template | {"STEPWARDEN_POD": "0"})
+    assert (settings.hub, settings.candidates[2]) == (None, "http://job-2.job:8475")
+    assert read(LEAST | template | {"STEPWARDEN_POD": "2"}).hub is None
+    alone = read(LEAST | template | {"STEPWARDEN_PODS": "1", "STEPWARDEN_POD": "0"})
+    assert (alone.hub, alone.candidates) == (None, ())
+    for pod in ({}, {"STEPWARDEN_POD": "3"}):
+        with pytest.raises(SettingsError, match="give this pod's index, from 0 to 2"):
+            read(LEAST | template | pod)
