@@ -63,8 +63,8 @@ async def measure(count: int, seconds: float, times: int) -> None:
         await asyncio.sleep(seconds)
         took, reports = time.monotonic() - began, REPORTS[0] - reports
         spent, ours = busy(hub) - used, (time.process_time() - mine) / took
-        print(f"{count} pods, {reports / took:.0f} reports a second: the hub uses {spent / took:.1%} "
-              f"of a core, {spent / max(reports, 1) * 1e6:.0f} us a report, {memory(hub):.0f} MiB; "
+        print(f"{count} pods, {reports / took:.0f} answers a second: the hub uses {spent / took:.1%} "
+              f"of a core, {spent / max(reports, 1) * 1e6:.0f} us an answer, {memory(hub):.0f} MiB; "
               f"the pods' process {ours:.1%}", flush=True)  # fmt: skip
         said = [await finding(pods, number) for number in range(times)]
         report("a finding to all pods", said)
