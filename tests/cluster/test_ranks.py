@@ -63,7 +63,7 @@ def test_a_rank_of_another_pod_is_told_with_its_signal_in_all_four_logs(kube):
     kube.apply(*faulty_job("four", "sigkill", rank=3, step=12))
     kube.until_state("four", "Failed")
     found = finding(kube, "four", "RankFailed")
-    assert (found["rank"], found["evidence"]["exit_code"]) == (3, -9), kube.told("four")
+    assert (found["rank"], found["evidence"]["signal"]) == (3, "SIGKILL"), kube.told("four")
     said = log(kube, "four", 0) + log(kube, "four", 1)
     assert {int(rank) for rank in re.findall(r"stepwarden: rank (\d): rank 3 ", said)} >= {0, 1, 2}, said
 

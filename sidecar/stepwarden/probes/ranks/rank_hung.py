@@ -26,6 +26,7 @@ DEFAULTS: Mapping[str, float] = MappingProxyType(
         "pause": 600.0,  # seconds of evaluating, saving, compiling, of the first steps, or where nobody waits
     }
 )
+EXIT = 5.0  # seconds from a rank's last words to its exit code, which may say that it has failed
 BARRIERS = frozenset({"barrier", "monitored_barrier"})  # where ranks wait for one that does something alone
 PAIRED = frozenset(
     {"send", "recv", "isend", "irecv", "batch_isend_irecv", "send_object_list", "recv_object_list"}
@@ -84,7 +85,7 @@ def all_wait(waiting: Sequence[Seen], seen: Sequence[Seen], limits: Pace, *, who
     """Judge where every rank that lives waits: for one that has ended, or in collectives that don't match."""
     waited = min(each.waits or each.spins for each in waiting)
     ended = [each for each in seen if each.state == "ended"]
-    if ended and waited >= limits.tight:
+    if ended and min(waited, *(each.silent - EXIT for each in ended)) >= limits.tight:
         return words.ended(ended, waiting, seen, limits)
     if len(waiting) == 1 or not whole:
         return Verdict("unknown", "NotAllKnown", "not every rank has said what it is at")
