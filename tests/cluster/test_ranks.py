@@ -1,7 +1,9 @@
 """One rank's trouble, on a real kubelet: a killed container, memory that runs out, a link that is cut."""
 
 import re
+import subprocess
 
+import pytest
 from support.kube import until
 from support.node import cut_off, kill_container
 from support.trainers import ROOT, loop_job, training_job
@@ -16,8 +18,27 @@ GREEDY = """
 """
 
 
-def log(kube, name, index=0):
-    return kube("logs", kube.pod_of(name, index), "-c", "trainer")
+@pytest.fixture
+def follow(kube, tmp_path):
+    """Follow pods' logs into files: a job that fails takes its pods with it."""
+    started = []
+
+    def start(pod):
+        argv = ["kubectl", f"--namespace={kube.namespace}", "logs", "-f", pod, "-c", "trainer"]
+        with (tmp_path / pod).open("w") as file:
+            started.append(subprocess.Popen(argv, env=kube.env, stdout=file, stderr=file))
+        return tmp_path / pod
+
+    yield start
+    for process in started:
+        process.terminate()
+        process.wait()
+
+
+def tellers(logs, rank):
+    """Return the ranks in whose log is that another one failed."""
+    text = "".join(log.read_text() for log in logs)
+    return {int(each) for each in re.findall(rf"stepwarden: rank (\d+): rank {rank} failed", text)}
 
 
 def finding(kube, name, kind):
@@ -38,14 +59,15 @@ def faulty_job(name, fault, rank, step):
     return job, body
 
 
-def test_a_killed_container_is_told_in_the_other_pods_log(kube):
+def test_a_killed_container_is_told_in_the_other_pods_log(kube, follow):
     kube.apply(*loop_job("killed", nodes=2))
     kube.until_step("killed", 5)
+    log = follow(kube.pod_of("killed", 0))
     kill_container(kube.get("pod", kube.pod_of("killed", 1)), "trainer")
     kube.until_state("killed", "Failed")
     found = finding(kube, "killed", "RankFailed")
     assert found["rank"] == 1, kube.told("killed")
-    assert re.search(r"stepwarden: rank 0: rank 1 ", log(kube, "killed")), log(kube, "killed")
+    until("rank 0 says so", lambda: tellers([log], 1) == {0}, 30, log.read_text)
     assert "137" in kube.condition("killed", "Failed")["message"]
 
 
@@ -59,13 +81,14 @@ def test_the_out_of_memory_killer_is_named(kube):
     assert "OOMKilled" in kube.condition("hoard", "Failed")["message"]
 
 
-def test_a_rank_of_another_pod_is_told_with_its_signal_in_all_four_logs(kube):
+def test_a_rank_of_another_pod_is_told_with_its_signal_in_all_four_logs(kube, follow):
     kube.apply(*faulty_job("four", "sigkill", rank=3, step=12))
+    kube.until_state("four", "Running")
+    logs = [follow(kube.pod_of("four", index)) for index in range(2)]
     kube.until_state("four", "Failed")
     found = finding(kube, "four", "RankFailed")
     assert (found["rank"], found["evidence"]["signal"]) == (3, "SIGKILL"), kube.told("four")
-    said = log(kube, "four", 0) + log(kube, "four", 1)
-    assert {int(rank) for rank in re.findall(r"stepwarden: rank (\d): rank 3 ", said)} >= {0, 1, 2}, said
+    until("all others say so", lambda: tellers(logs, 3) == {0, 1, 2}, 30, lambda: kube.told("four"))
 
 
 def test_a_cut_between_two_pods_is_a_hang_of_which_the_pods_say_where_they_are(kube):

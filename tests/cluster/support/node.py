@@ -27,7 +27,8 @@ def cut_off(pod):
     identity = pod["status"]["containerStatuses"][0]["containerID"].removeprefix("containerd://")
     tasks = run("ctr", "-a", socket, "-n", "k8s.io", "tasks", "ls")
     [pid] = [line.split()[1] for line in tasks.splitlines() if line.startswith(identity)]
-    index = run("nsenter", "-t", pid, "-n", "cat", "/sys/class/net/eth0/iflink").strip()
+    inside = run("nsenter", "-t", pid, "-n", "ip", "-o", "link", "show", "eth0")
+    index = inside.split(": ")[1].removeprefix("eth0@if")
     [link] = [line.split(": ")[1].split("@")[0] for line in links() if line.startswith(f"{index}: ")]
     run("ip", "link", "set", link, "down")
     try:
