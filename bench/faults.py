@@ -53,19 +53,20 @@ def main(options: Sequence[str] | None = None) -> int:
     return 0
 
 
-def once(fault: Any, ranks: int) -> tuple[int, Any]:
+def once(fault: Any, ranks: int) -> tuple[int | None, Any]:
     """Try a fault at a random step of a random rank."""
     from faulttrial import Trial  # noqa: PLC0415 - found by the path above
 
-    rank = random.randrange(ranks)  # noqa: S311 - no secret
+    rank: int | None = random.randrange(ranks)  # noqa: S311 - no secret
     seen = Trial(fault, ranks=ranks, rank=rank, step=random.randint(6, 20)).play()  # noqa: S311 - no secret
+    rank = rank if fault.blamed else None
     if (seen.kind, seen.rank) != (fault.kind, rank):
         print(f"{fault.name}: rank {rank} was meant, found {seen.kind} of rank {seen.rank}: {seen.message}")
         print("\n".join(f"    {line}" for line in seen.lines[-60:]), flush=True)
     return rank, seen
 
 
-def row(fault: Any, ranks: int, outcomes: Sequence[tuple[int, Any]]) -> list[str]:
+def row(fault: Any, ranks: int, outcomes: Sequence[tuple[int | None, Any]]) -> list[str]:
     """Make a row of the table."""
     right = [seen for rank, seen in outcomes if (seen.kind, seen.rank) == (fault.kind, rank)]
     last = [max(seen.told.values()) for seen in right if len(seen.told) >= ranks - 1]

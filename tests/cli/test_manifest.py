@@ -86,7 +86,7 @@ RULE = ("spec", "onFinding")
         (changed((RULE, [{"kinds": ["NaN"], "action": "Hold"}])), "'NaN' is not a kind"),
         (changed((RULE, [{"kinds": ["RankFailed"], "action": "Panic"}])), "'Panic' is not an action"),
         (changed((RULE, [{"kinds": "RankFailed", "action": "Fail"}])), "kinds must be a list"),
-        (changed((RULE, [{"action": "Restart"}])), "Restart is not supported yet"),
+        (changed((RULE, [{"action": "Restart", "times": 0}])), "times is 0 in onFinding"),
         (changed((RULE, [{"action": "Hold", "timeout": "1 day", "then": "Fail"}])), "is not a duration"),
         (changed((RULE, [{"action": "Hold", "timeout": "1h"}])), "timeout and then belong together"),
         (

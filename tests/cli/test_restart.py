@@ -28,7 +28,7 @@ if found:
     saved = torch.load(found, weights_only=True)
     layer.load_state_dict(saved["model"])
     begin = saved["step"] + 1
-print(f"rank {rank} begins at {begin} from {os.path.basename(found)!r}", flush=True)
+sys.stdout.write(f"rank {rank} begins at {begin} from {os.path.basename(found)!r}\\n")  # in one piece
 model = layer
 if ranks > 1:
     dist.init_process_group("gloo")
@@ -52,7 +52,7 @@ for step in range(begin, 10):
             bad = {"model": {"weight": torch.tensor([[float("nan"), 1.0]])}, "step": 6}
             torch.save(bad, "checkpoints/step-6.pt")
         os.kill(os.getpid(), signal.SIGKILL)
-print(f"rank {rank} ends with {layer.weight.item():.0f}", flush=True)
+sys.stdout.write(f"rank {rank} ends with {layer.weight.item():.0f}\\n")
 if ranks > 1:
     dist.destroy_process_group()
 """

@@ -115,9 +115,9 @@ def main():
     for step in range(STEPS):
         optimizer.zero_grad()
         layer.now = step == AT or (NAME == "straggle" and 0 <= AT <= step)
+        if step == AT and NAME not in {"hook", "worker", "unmatched", "sleep"}:
+            begins()
         if step == AT and NAME in WAYS:
-            if NAME not in {"worker", "unmatched"}:
-                begins()
             WAYS[NAME]()
         out = model(torch.ones(4, 8))
         if step == AT:

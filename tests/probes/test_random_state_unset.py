@@ -64,6 +64,7 @@ def test_nothing_asked_is_unknown():
     assert probe(Observation(rank=0, step=0), DEFAULTS).status == "unknown"
 
 
+whole = st.integers(-(2**63), 2**63 - 1)  # what crosses the wire
 found = st.none() | st.integers() | st.booleans()
 some = st.builds(
     Setting,
@@ -72,11 +73,11 @@ some = st.builds(
     found=found,
     seed=st.booleans(),
     file=st.none() | st.text(),
-    line=st.none() | st.integers(),
+    line=st.none() | whole,
 )
 
 
-@given(st.lists(some, max_size=5), st.booleans(), st.integers(), st.integers())
+@given(st.lists(some, max_size=5), st.booleans(), whole, whole)
 def test_no_record_makes_it_raise(settings, began, rank, step):
     verdict = judged(*settings, began=began, rank=rank, step=step)
     assert (verdict.finding is not None) == (verdict.status == "bad")

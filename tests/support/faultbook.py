@@ -9,13 +9,14 @@ class Fault:
     One fault in one rank of a training on this machine.
 
     `kind` is the finding that names it, None where nothing may be found. `lives` says that the rank
-    lives on, so that only a person, or the fault's own end, ends the run.
+    lives on, so that only a person, or the fault's own end, ends the run. `blamed`: one rank is to blame.
     """
 
     name: str
     what: str
     kind: str | None
     lives: bool = False
+    blamed: bool = True
     steps: int = 60
 
 
@@ -32,7 +33,13 @@ FAULTS = (
     Fault(name="clock", what="an exception in a rank whose clock is an hour off", kind="RankFailed"),
     Fault(name="sigstop", what="SIGSTOP: the process stands still", kind="RankHung", lives=True),
     Fault(name="sleep", what="a rank that sleeps in its forward", kind="RankHung", lives=True),
-    Fault(name="unmatched", what="a rank that is in another collective", kind="RankHung", lives=True),
+    Fault(
+        name="unmatched",
+        what="a rank that is in another collective",
+        kind="RankHung",
+        lives=True,
+        blamed=False,
+    ),
     Fault(
         name="straggle",
         what="a rank that is slow by its own work",
