@@ -7,7 +7,7 @@ a moment later, and Python's faulthandler may have left a stack in a file just b
 
 import re
 import signal
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stepwarden.pulse import RankExit
 from stepwarden.wire import Finding, State
@@ -44,16 +44,24 @@ class Deaths:
     def __init__(self) -> None:
         self.gone: dict[int, float] = {}  # since when, on the reader's clock
         self.exits: dict[int, RankExit] = {}
+        self.asked: dict[int, None] = {}  # processes that a launcher asked to end, the last ones
 
     def lost(self, pid: int, now: float) -> None:
         """Take in that a process' lifeline is closed."""
         self.gone.setdefault(pid, now)
 
     def exited(self, said: RankExit, now: float) -> None:
-        """Take in a launcher's word: of a process that it only asks to end, its lifeline tells the moment."""
-        self.exits[said.pid] = said
-        while len(self.exits) > KEPT:
-            del self.exits[next(iter(self.exits))]
+        """
+        Take in a launcher's word: of a process that it only asks to end, its lifeline tells the moment.
+
+        What is said of that process afterwards, as the signal that it ended by, is no news.
+        """
+        if said.asked:
+            self.asked[said.pid] = None
+        self.exits[said.pid] = replace(said, asked=said.pid in self.asked)
+        for known in (self.exits, self.asked):
+            while len(known) > KEPT:
+                del known[next(iter(known))]
         if not said.asked:
             self.lost(said.pid, now)
 

@@ -18,7 +18,7 @@ from stepwarden_sidecar.ranks import LIVE, SILENT
 
 KEPT = 1000  # findings, the last ones
 LAST_STEP = 2**53  # what any JSON reader keeps exact
-SETTLE = 1.0  # seconds after which a finding is published although a rank still has to report that step
+SETTLE = 4.0  # seconds (ranks look closer meanwhile) after which a finding is published without a rank's say
 
 
 @dataclass(frozen=True, slots=True)

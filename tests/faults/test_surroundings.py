@@ -12,7 +12,7 @@ RAISE = next(fault for fault in FAULTS if fault.name == "raise")
 FULL = """
 mount -t tmpfs -o size=512k none "$TMPDIR" || exit 90
 "$@" & run=$!
-until ls "$TMPDIR"/stepwarden-*/rank-1.sock >/dev/null 2>&1; do sleep 0.1; done
+while kill -0 $run && ! ls "$TMPDIR"/stepwarden-*/*/rank-1.sock >/dev/null 2>&1; do sleep 0.1; done
 head -c 1M /dev/zero > "$TMPDIR/full" 2>/dev/null
 wait $run
 """

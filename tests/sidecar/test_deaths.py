@@ -110,6 +110,8 @@ def test_the_launcher_s_word_alone_is_enough_unless_it_only_asked():
     assert known.due(5.0) == []
     known.lost(7, 6.0)
     assert known.due(6.0) == [Death(7, asked)]
+    known.exited(exit_(-signal.SIGTERM), 7.0)  # how it ended then is what was asked for
+    assert known.due(7.0) == [Death(7, asked)]
 
 
 @pytest.mark.parametrize(

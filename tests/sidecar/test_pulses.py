@@ -212,7 +212,7 @@ numbers = st.floats() | st.floats(0, 50)
 pulses = st.builds(
     Pulse,
     rank=st.integers(-1, 70),
-    step=st.integers(),
+    step=st.integers(-(2**63), 2**63 - 1),
     time=numbers,
     phase=st.sampled_from(["starting", "data", "forward", "backward", "optimizer"]),
     still=numbers,
