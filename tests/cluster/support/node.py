@@ -30,6 +30,7 @@ def cut_off(pod):
     inside = run("nsenter", "-t", pid, "-n", "ip", "-o", "link", "show", "eth0")
     index = inside.split(": ")[1].removeprefix("eth0@if")
     [link] = [line.split(": ")[1].split("@")[0] for line in links() if line.startswith(f"{index}: ")]
+    assert link.startswith("veth"), f"{link} is no pod's link: the node's own are left alone"
     run("ip", "link", "set", link, "down")
     try:
         yield
