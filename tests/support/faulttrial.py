@@ -18,7 +18,7 @@ TRAINER = Path(__file__).parents[1] / "faults" / "trainer.py"
 START = 120.0  # seconds until the fault has begun: two cores import torch in all ranks
 ENOUGH = 60.0  # seconds from the fault until it is given up
 GRACE = 2.0  # the default of --failure-grace
-TOLD = re.compile(r"stepwarden: rank (\d+): rank (\d+) (?:failed|hangs|hung)\b")
+TOLD = re.compile(r"stepwarden: rank (\d+): (?:a rank|rank \d+) (?:failed|hangs)\b")
 
 
 @dataclass(kw_only=True)
