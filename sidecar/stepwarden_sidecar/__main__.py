@@ -85,6 +85,7 @@ async def run(given: Settings) -> None:
                 task.result()
             task.cancel()
         receiver.read()
+        lives.finish()
         sidecar.close()
         if sidecar.job:
             leave(sidecar.job.settled.values())

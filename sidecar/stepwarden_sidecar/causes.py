@@ -11,7 +11,7 @@ from typing import Any
 
 from stepwarden.wire import Finding, Orders, to_line
 
-WAIT = 1.0  # seconds that the failure of a rank which lost its peer waits for that peer's
+WAIT = 3.0  # seconds that the failure of a rank which lost its peer waits for that peer's
 ENDED = 4.0  # and where a rank has ended by its own word: its exit code is known once its process is gone
 TOLD = 4  # findings that ranks are told: the first cause, and the last of the others
 ROOM = 96 * 1024  # bytes of orders, which go into one datagram

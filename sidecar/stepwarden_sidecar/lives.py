@@ -124,11 +124,15 @@ class Lives:
         self.deaths.exited(said, self.sidecar.clock())
         self.judge()
 
-    def judge(self) -> None:
+    def finish(self) -> None:
+        """Say of the ranks that died what is known by now: a pod's sidecar ends soon after its trainer."""
+        self.judge(float("inf"))
+
+    def judge(self, now: float | None = None) -> None:
         """Say of the ranks that died how they did, unless they had said it themselves."""
         if self.sidecar.closing:
             return
-        for death in self.deaths.due(self.sidecar.clock()):
+        for death in self.deaths.due(self.sidecar.clock() if now is None else now):
             self.drain()
             rank = self.rank_of(death.pid)
             if rank is not None and deaths.is_news(rank.state, rank.reason, death.exit):

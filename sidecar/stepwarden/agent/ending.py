@@ -29,7 +29,7 @@ from stepwarden.wire import Finding, Orders, State
 if TYPE_CHECKING:
     from stepwarden.agent.watcher import Watcher
 
-CAUSE = 1.5  # seconds that a rank which lost its peer waits to hear why: its sidecar waits 1 s for that
+CAUSE = 1.5  # seconds that a rank which lost its peer waits to hear why, before it ends
 OTHERS = "another rank failed"
 
 
