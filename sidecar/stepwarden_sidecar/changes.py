@@ -20,5 +20,5 @@ class Changes:
     async def wait(self, seconds: float, since: int) -> None:
         """Wait until there were more changes than `since` (see `count`), for so long at most."""
         if self.count == since:
-            with suppress(TimeoutError):
+            with suppress(asyncio.TimeoutError):  # Python 3.10 has its own, beside the built-in one
                 await asyncio.wait_for(self.event.wait(), seconds)

@@ -122,7 +122,7 @@ class Link:
         while True:
             try:
                 await talk()
-            except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            except (aiohttp.ClientError, asyncio.TimeoutError, OSError, ValueError) as error:
                 self.say(away=True, reason=f"{type(error).__name__}: {error}")
                 if not self.lasting:
                     raise HubLostError from error

@@ -33,7 +33,7 @@ BEAT = 0.5  # seconds that a standby's question waits at the hub: it hears the h
 WATCH = aiohttp.ClientTimeout(total=1.0)
 AT_ONCE = 32  # pods that a new hub tells of itself at the same time
 LARGEST = 16 * 1024 * 1024  # bytes of an answer
-ERRORS = (aiohttp.ClientError, TimeoutError, OSError, ValueError)
+ERRORS = (aiohttp.ClientError, asyncio.TimeoutError, OSError, ValueError)
 
 
 class Succession:
