@@ -71,7 +71,7 @@ def row(fault: Any, ranks: int, outcomes: Sequence[tuple[int | None, Any]]) -> l
     right = [seen for rank, seen in outcomes if (seen.kind, seen.rank) == (fault.kind, rank)]
     last = [max(seen.told.values()) for seen in right if len(seen.told) >= ranks - 1]
     ended = [seen.ended for seen in right if seen.ended is not None]
-    message = right[0].message.replace("|", "\\|") if right else ""
+    message = right[0].message.replace("|", "\\|").replace(f"{ROOT}/", "") if right else ""
     return [
         f"{fault.what} (`{fault.name}`)",
         str(ranks),
