@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from stepwarden.encoding import plain
+from stepwarden.failure import is_consequence, is_crash
 from stepwarden.policy import SEVERITIES
 from stepwarden.wire import Finding, from_dict, to_dict
 from stepwarden_operator.observe import Observed, Pod
@@ -53,16 +54,6 @@ def outranked(finding: Finding, known: Finding | None) -> bool:
         and known.evidence.get("source") != FROM_POD
         and SEVERITIES.index(known.severity) >= SEVERITIES.index(finding.severity)
     )
-
-
-def is_consequence(finding: Finding) -> bool:
-    """Whether a rank failed because another one had: there may be hundreds, and the cause says more."""
-    return finding.kind == "RankFailed" and finding.severity == "info"
-
-
-def is_crash(finding: Finding) -> bool:
-    """Whether a rank is gone; of a thread that failed the rank lives on."""
-    return finding.kind == "RankFailed" and finding.severity == "critical"
 
 
 def traceback_end(finding: Finding, characters: int) -> str:

@@ -1,9 +1,10 @@
 """Whether a job has ended, how, and who is to blame. Pure."""
 
+from stepwarden.failure import is_crash
 from stepwarden.restarts import after_crash
 from stepwarden.wire import Finding
 from stepwarden_operator.conditions import Condition
-from stepwarden_operator.findings import FROM_POD, first_failed, is_crash, run_of, traceback_end
+from stepwarden_operator.findings import FROM_POD, first_failed, run_of, traceback_end
 from stepwarden_operator.observe import Observed, Pod, seconds_of
 from stepwarden_operator.pause import Pause
 from stepwarden_operator.restart import refusal, stale

@@ -74,11 +74,6 @@ def is_cause(finding: Finding) -> bool:
     return finding.severity == "critical" and finding.evidence.get("local") is not False
 
 
-def is_consequence(finding: Finding) -> bool:
-    """Whether a failure was put as what follows from another one."""
-    return finding.kind == FAILED and finding.severity == "info"
-
-
 def consequence(finding: Finding, cause: Finding) -> Finding:
     """Put a failure as what follows from another one."""
     who = "another rank" if cause.rank is None else f"rank {cause.rank}"

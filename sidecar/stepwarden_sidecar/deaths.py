@@ -9,6 +9,7 @@ import re
 import signal
 from dataclasses import dataclass, replace
 
+from stepwarden.failure import rank_failed
 from stepwarden.pulse import RankExit
 from stepwarden.wire import Finding, State
 from stepwarden_sidecar.ranks import LIVE
@@ -153,14 +154,5 @@ def finding(rank: int, step: int, pid: int, said: RankExit | None, crash: str) -
         "oom_kills": said.oom_kills if said else None,
         "pid": pid,
     }
-    return Finding(
-        kind="RankFailed",
-        severity="critical",
-        step=step,
-        rank=rank,
-        ranks=(rank,),
-        file=file,
-        line=line,
-        message=f"{end.message}{where}",
-        evidence={name: value for name, value in facts.items() if value is not None},
-    )
+    known = {name: value for name, value in facts.items() if value is not None}
+    return rank_failed(rank, step, f"{end.message}{where}", place=(file, line), evidence=known)

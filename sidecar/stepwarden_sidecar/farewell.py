@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from stepwarden.failure import is_consequence
 from stepwarden.wire import Finding, to_dict
-from stepwarden_sidecar.causes import is_consequence
 
 PATH = Path("/dev/termination-log")  # Kubernetes' default; it exists in containers only
 SPACE = 4096  # bytes

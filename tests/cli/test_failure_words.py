@@ -7,6 +7,7 @@ import pytest
 
 from stepwarden.cli import course, exits, findings, plan, rules, screen
 from stepwarden.cli.arguments import Options
+from stepwarden.failure import is_consequence, is_crash
 from stepwarden.wire import ENV_GRACE, SIDECAR_SOCKET, Finding, JobReport, RankReport, from_line, to_dict
 
 CAUSE = Finding(
@@ -49,9 +50,9 @@ def test_who_was_killed_has_printed_nothing():
 def test_a_thread_s_failure_ends_nothing():
     warned = dataclasses.replace(CAUSE, severity="warning", message="thread 'x' ended, the rank lives on")
     assert "the training goes on" in block(warned)[-1]
-    assert screen.ends(CAUSE)
-    assert not screen.ends(warned)
-    assert not screen.ends(followed(0))
+    assert is_crash(CAUSE)
+    assert not is_crash(warned)
+    assert not is_crash(followed(0))
 
 
 def test_a_crash_s_stack_is_shown_and_a_long_one_cut():
@@ -72,8 +73,8 @@ def test_a_crash_s_stack_is_shown_and_a_long_one_cut():
 )
 def test_consequences_are_one_line(ends, said):
     assert screen.consequences(ends) == said
-    assert all(map(screen.followed, ends))
-    assert not screen.followed(CAUSE)
+    assert all(map(is_consequence, ends))
+    assert not is_consequence(CAUSE)
 
 
 def test_kubectl_stepwarden_findings_shows_the_traceback():

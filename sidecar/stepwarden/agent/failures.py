@@ -1,22 +1,17 @@
 """What the end of a rank becomes that its own process tells of: a finding with its whole traceback."""
 
 import sys
-import sysconfig
 import traceback
-from collections.abc import Iterable
-from pathlib import Path
 from types import TracebackType
 
 from stepwarden.agent.failing import origins, tensors
 from stepwarden.agent.failing.frames import Frames, within
 from stepwarden.agent.hooks import labels
+from stepwarden.agent.pulse import stack
+from stepwarden.failure import rank_failed
 from stepwarden.wire import Finding
 
 LONGEST = 16 * 1024  # bytes of a traceback that cross the wire; its end says most
-OURS = str(Path(__file__).parent)
-LIBRARIES = tuple(
-    path for key in ("stdlib", "platstdlib", "purelib", "platlib") if (path := sysconfig.get_path(key))
-)
 
 
 def failed(error: BaseException, rank: int, step: int) -> Finding:
@@ -25,19 +20,14 @@ def failed(error: BaseException, rank: int, step: int) -> Finding:
     label = labels.of(error)
     if label is not None:
         text += f"raised within: {label}\n"
-    file, line = place(error)
     chain = list(origins.chain(error))[::-1]
     frames = [each for one in chain for each in within(one.__traceback__)]
-    return Finding(
-        kind="RankFailed",
-        severity="critical",
-        step=step,
-        rank=rank,
-        ranks=(rank,),
-        file=file,
-        line=line,
+    return rank_failed(
+        rank,
+        step,
+        f"{type(error).__name__}: {said(error):.500} (exit code 1)",
+        place=place(error),
         label=label,
-        message=f"{type(error).__name__}: {said(error):.500} (exit code 1)",
         evidence={
             "exit_code": 1,
             "traceback": cut(text),
@@ -49,23 +39,18 @@ def failed(error: BaseException, rank: int, step: int) -> Finding:
 
 def left(how: str, code: int, frames: Frames, rank: int, step: int) -> Finding:
     """Make the finding of a rank whose program ended it by a call, `how`, which these frames led to."""
-    ours = [each for each in frames if not each[0].f_code.co_filename.startswith(OURS)]
-    summary = traceback.StackSummary.extract(iter(ours))
-    file, line = last_own((frame.f_code.co_filename, number) for frame, number in ours)
-    return Finding(
-        kind="RankFailed",
-        severity="critical",
-        step=step,
-        rank=rank,
-        ranks=(rank,),
-        file=file,
-        line=line,
-        message=f"the program ended itself by {how} (exit code {code})",
+    theirs = [each for each in frames if not stack.is_ours(each[0].f_code.co_filename)]
+    summary = traceback.StackSummary.extract(iter(theirs))
+    return rank_failed(
+        rank,
+        step,
+        f"the program ended itself by {how} (exit code {code})",
+        place=stack.last_users(lines(theirs)),
         evidence={
             "exit_code": code,
             "traceback": cut("Stack (most recent call last):\n" + "".join(summary.format())),
             "local": True,
-            **shapes(ours),
+            **shapes(theirs),
         },
     )
 
@@ -80,7 +65,7 @@ def said(error: BaseException) -> str:
 
 def shapes(frames: Frames) -> dict[str, dict[str, dict[str, str]]]:
     """Return the evidence on tensors, if there were any."""
-    found = tensors.look(frames, is_own)
+    found = tensors.look(frames, stack.is_users)
     return {"tensors": found} if found else {}
 
 
@@ -92,24 +77,15 @@ def cut(text: str) -> str:
 
 def place(error: BaseException) -> tuple[str | None, int | None]:
     """Return the last line that is the user's own, of the process that the exception comes from."""
-    file, line = last_own(origins.frames(origins.remote(error)))
+    file, line = stack.last_users(origins.frames(origins.remote(error)))
     if file is not None:
         return file, line
-    return last_own((frame.f_code.co_filename, number) for frame, number in within(error.__traceback__))
+    return stack.last_users(lines(within(error.__traceback__)))
 
 
-def last_own(lines: Iterable[tuple[str, int]]) -> tuple[str | None, int | None]:
-    """Return the last line that is the user's own."""
-    found: tuple[str | None, int | None] = (None, None)
-    for file, line in lines:
-        if is_own(file):
-            found = (file, line)
-    return found
-
-
-def is_own(file: str) -> bool:
-    """Whether a file is the user's own: not a library's, nor this package's."""
-    return not file.startswith((*LIBRARIES, OURS, "<")) and "site-packages" not in file
+def lines(frames: Frames) -> list[tuple[str, int]]:
+    """Return the files and lines of calls."""
+    return [(frame.f_code.co_filename, number) for frame, number in frames]
 
 
 def strip(error: BaseException) -> None:
@@ -128,7 +104,7 @@ def without_us(trace: TracebackType | None) -> TracebackType | None:
     """Return a traceback without this package's frames: what is shown is as if it was not there."""
     frames = []
     while trace is not None:
-        if not trace.tb_frame.f_code.co_filename.startswith(OURS):
+        if not stack.is_ours(trace.tb_frame.f_code.co_filename):
             frames.append(trace)
         trace = trace.tb_next
     rebuilt = None

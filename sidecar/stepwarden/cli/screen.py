@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from stepwarden.cli.course import Course
+from stepwarden.failure import is_crash
 from stepwarden.policy import Decision, Rule, match
 from stepwarden.wire import Finding, RankReport
 
@@ -63,16 +64,6 @@ def consequences(findings: Sequence[Finding]) -> str:
     return f"{names(ranks)} ended because of {who}"
 
 
-def ends(finding: Finding) -> bool:
-    """Whether a rank is gone: a person reads of each, also after a thread's failure that it lived on from."""
-    return finding.kind == "RankFailed" and finding.severity == "critical"
-
-
-def followed(finding: Finding) -> bool:
-    """Whether a failure followed from another rank's."""
-    return finding.severity == "info" and "because" in finding.evidence
-
-
 def began_on(finding: Finding) -> str:
     """Say which rank is to blame."""
     seen = f", seen on {names(finding.ranks)}" if len(finding.ranks) > 1 else ""
@@ -104,7 +95,7 @@ def where(finding: Finding) -> list[str]:
 
 def now(finding: Finding, rule: Rule, *, interactive: bool) -> str:
     """Say what is done about it, and what a person can do now."""
-    if ends(finding):
+    if is_crash(finding):
         raised = finding.evidence.get("traceback") and not finding.evidence.get("signal")
         where = "; the traceback is above, and in the report" if raised else ""
         return f"the run ends by itself{where}"

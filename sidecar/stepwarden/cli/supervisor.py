@@ -13,6 +13,7 @@ from stepwarden.cli.plan import Plan
 from stepwarden.cli.say import say
 from stepwarden.cli.sidecar import Sidecar
 from stepwarden.cli.signals import Signals
+from stepwarden.failure import is_consequence, is_crash
 from stepwarden.policy import PAUSING, Decision, match
 from stepwarden.wire import Finding, Instruction, JobReport
 
@@ -93,10 +94,10 @@ class Supervisor:
         new = [finding for finding in findings if screen.key(finding) not in self.known]
         self.findings = findings
         self.known |= {screen.key(finding) for finding in new}
-        followed = list(filter(screen.followed, new))
+        followed = list(filter(is_consequence, new))
         for finding in (each for each in new if each not in followed):
             pauses = match(self.rules, finding).action in PAUSING
-            if finding.kind not in self.shown or pauses or screen.ends(finding):
+            if finding.kind not in self.shown or pauses or is_crash(finding):
                 say(*screen.block(finding, self.rules, interactive=self.interactive))
             self.shown.add(finding.kind)
         if followed:

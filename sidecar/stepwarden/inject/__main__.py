@@ -12,7 +12,16 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parent.parent
 PARTS = (
-    *("__init__.py", "wire.py", "encoding.py", "pulse.py", "replica.py", "policy.py", "reproducibility.py"),
+    *(
+        "__init__.py",
+        "wire.py",
+        "encoding.py",
+        "pulse.py",
+        "replica.py",
+        "failure.py",
+        "policy.py",
+        "reproducibility.py",
+    ),
     *("agent", "probes", "checkpoint"),
 )
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from stepwarden.agent.failing import stacks
 from stepwarden.agent.say import say
+from stepwarden.failure import is_crash
 from stepwarden.wire import Finding
 
 VERBS = {"RankFailed": "failed", "RankHung": "hangs", "RankStraggling": "is slow"}
@@ -56,7 +57,7 @@ class Peers:
         if others and not self.ends():
             stack = stacks.of(threading.main_thread())
             self.say(f"rank {self.rank}: itself at step {self.step()}:\n{stack}")
-        causes = list(filter(is_fatal, others))
+        causes = list(filter(is_crash, others))
         if causes and self.cause is None:
             self.cause = causes[0]
         if others:
@@ -67,17 +68,12 @@ class Peers:
     @property
     def stands(self) -> bool:
         """Whether another rank's end is still one of the job's present attempt."""
-        return any(is_fatal(each) and each.rank != self.rank for each in self.told)
+        return any(is_crash(each) and each.rank != self.rank for each in self.told)
 
 
 def name(finding: Finding) -> tuple[object, ...]:
     """Return what tells two told findings apart; texts may be cut to another length meanwhile."""
     return (finding.kind, finding.severity, finding.step, finding.rank)
-
-
-def is_fatal(finding: Finding) -> bool:
-    """Whether a finding says that a rank is gone."""
-    return finding.kind == "RankFailed" and finding.severity == "critical"
 
 
 def lines(finding: Finding) -> list[str]:

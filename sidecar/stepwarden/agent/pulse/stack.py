@@ -51,12 +51,14 @@ def is_users(file: str) -> bool:
     return not file.startswith((*LIBRARIES, OURS, "<")) and "site-packages" not in file
 
 
+def last_users(lines: Sequence[tuple[str, int]]) -> tuple[str | None, int | None]:
+    """Return the last of some lines of code that is the user's own."""
+    return next(((file, line) for file, line in reversed(lines) if is_users(file)), (None, None))
+
+
 def place(stack: Sequence[FrameType]) -> tuple[str | None, int | None]:
     """Return the innermost line that is the user's own."""
-    for frame in reversed(stack):
-        if is_users(frame.f_code.co_filename):
-            return frame.f_code.co_filename, frame.f_lineno
-    return None, None
+    return last_users([(frame.f_code.co_filename, frame.f_lineno) for frame in stack])
 
 
 def text(stack: Sequence[FrameType]) -> str:

@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Any
 
+from stepwarden.probes.naming import of_ranks
 from stepwarden.probes.ranks.pace import Pace
-from stepwarden.probes.ranks.seen import PAUSES, Seen, name
+from stepwarden.probes.ranks.seen import PAUSES, Seen
 from stepwarden.wire import Finding, Verdict
 
 QUIET = 2.0  # seconds without a word; one a second is usual
@@ -18,7 +19,7 @@ def missing(late: Sequence[Seen], waiting: Sequence[Seen], seen: Sequence[Seen],
     waited = max(each.waits or each.spins for each in waiting)
     first = late[0]
     message = (
-        f"{name(ranks(late))} {verb(late, 'keep')} {name(ranks(waiting))} waiting for {waited:.1f} s "
+        f"{of_ranks(ranks(late))} {verb(late, 'keep')} {of_ranks(ranks(waiting))} waiting for {waited:.1f} s "
         f"{where(waiting[0])}, where {limits.tight:.2g} s is late at this pace: {state(first, late)}"
     )
     return bad("Missing", message, late, waiting, seen, limits)
@@ -28,8 +29,8 @@ def ended(gone: Sequence[Seen], waiting: Sequence[Seen], seen: Sequence[Seen], l
     """Say that ranks wait for some that have ended."""
     waited = min(each.waits or each.spins for each in waiting)
     message = (
-        f"{name(ranks(waiting))} {verb(waiting, 'wait')} for {waited:.1f} s, {where(waiting[0])}, and "
-        f"{name(ranks(gone))} {'has' if len(gone) == 1 else 'have'} ended: let every rank take the "
+        f"{of_ranks(ranks(waiting))} {verb(waiting, 'wait')} for {waited:.1f} s, {where(waiting[0])}, and "
+        f"{of_ranks(ranks(gone))} {'has' if len(gone) == 1 else 'have'} ended: let every rank take the "
         "same number of steps (uneven data: DistributedSampler, or the wrapper's join())"
     )
     return bad("Ended", message, gone, waiting, seen, limits)

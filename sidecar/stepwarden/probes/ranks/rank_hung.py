@@ -8,9 +8,10 @@ job's own pace, and by what the missing rank is at: an evaluation on one rank al
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
+from stepwarden.probes.naming import of_ranks
 from stepwarden.probes.ranks import hung_words as words
 from stepwarden.probes.ranks.pace import LONGER, Pace, overdue, pace
-from stepwarden.probes.ranks.seen import PAUSES, TRAINING, Seen, name
+from stepwarden.probes.ranks.seen import PAUSES, TRAINING, Seen
 from stepwarden.wire import Verdict
 
 KIND = "RankHung"
@@ -72,7 +73,7 @@ def for_others(  # noqa: PLR0913, PLR0917 - who waits, who doesn't, all of them,
         return words.missing(late, waiting, seen, limits)
     if not others:
         return all_wait(waiting, seen, limits, whole=expected is None or len(seen) >= expected)
-    return Verdict("ok", "Waiting", f"{name(words.ranks(others))} may still come")
+    return Verdict("ok", "Waiting", f"{of_ranks(words.ranks(others))} may still come")
 
 
 def spinning(here: Sequence[Seen], live: Sequence[Seen], limits: Pace) -> list[Seen]:

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from statistics import fmean, median, stdev
 from types import MappingProxyType
 
-from stepwarden.probes.ranks.seen import name, number
+from stepwarden.probes.naming import of_ranks
+from stepwarden.probes.ranks.seen import number
 from stepwarden.pulse import Pulse
 from stepwarden.wire import Finding, Verdict
 
@@ -220,7 +221,7 @@ def tell(found: Sequence[Slow], lap: Lap) -> Verdict:
     worst = max(found, key=lambda each: each.own - each.others)
     ranks = sorted(each.rank for each in found)
     also = [rank for rank in ranks if rank != worst.rank]
-    more = f" (so {'is' if len(also) == 1 else 'are'} {name(also)})" if also else ""
+    more = f" (so {'is' if len(also) == 1 else 'are'} {of_ranks(also)})" if also else ""
     mine, theirs = worst.in_phase
     at = f" on {worst.last.node}" if worst.last.node else ""
     times = f"{worst.factor:.2g} times" if math.isfinite(worst.factor) else "far beyond"

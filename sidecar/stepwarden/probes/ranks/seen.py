@@ -2,7 +2,6 @@
 
 import math
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stepwarden.pulse import Pulse
@@ -11,7 +10,6 @@ from stepwarden.wire import State
 PAUSES = frozenset({"evaluating", "checkpointing", "compiling"})  # marks of what may take minutes
 OWN = frozenset({"sleeping", "loading", "locked"})  # marks of a rank that waits for no other rank
 TRAINING = frozenset({"forward", "backward", "optimizer"})
-NAMED = 4  # ranks that a message names one by one
 FRAME = re.compile(r'File "([^"]+)", line \d+')
 AT_WORK = (
     *("/queue.py", "/selectors.py", "/socket.py", "/ssl.py", "/subprocess.py"),
@@ -97,12 +95,3 @@ def reduces(stack: str) -> bool | None:
 def number(value: float | None) -> float:
     """Return a duration that a rank told, 0 where it is none."""
     return value if value is not None and math.isfinite(value) and value > 0 else 0.0
-
-
-def name(ranks: Sequence[int]) -> str:
-    """Name ranks: `rank 3`, `ranks 0 and 1`, `ranks 0, 1, 2, 3 and 12 more`."""
-    if len(ranks) == 1:
-        return f"rank {ranks[0]}"
-    if len(ranks) > NAMED:
-        return f"ranks {', '.join(map(str, ranks[:NAMED]))} and {len(ranks) - NAMED} more"
-    return f"ranks {', '.join(map(str, ranks[:-1]))} and {ranks[-1]}"

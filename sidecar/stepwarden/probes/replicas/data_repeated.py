@@ -3,7 +3,8 @@
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from stepwarden.probes.replicas.together import Together, bad, said, unknown
+from stepwarden.probes.naming import of_ranks
+from stepwarden.probes.replicas.together import Together, bad, unknown
 from stepwarden.wire import Verdict
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def judge(seen: Together) -> Verdict:
         return Verdict("ok", "Different", f"{len(pairs)} ranks see different data")
     ranks = [record.rank for record in largest]
     both = len(shared) == 1 and len(ranks) == len(seen.records)
-    whose = f"all {len(ranks)} ranks" if both and len(ranks) > 2 else said(ranks)  # noqa: PLR2004
+    whose = f"all {len(ranks)} ranks" if both and len(ranks) > 2 else of_ranks(ranks)  # noqa: PLR2004
     message = (
         f"{whose} train on the same batches (steps {largest[0].step} and {last}), so they do "
         f"the same work: {WAY_OUT}"

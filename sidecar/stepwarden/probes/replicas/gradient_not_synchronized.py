@@ -2,6 +2,7 @@
 
 import math
 
+from stepwarden.probes.naming import of_ranks
 from stepwarden.probes.replicas import gradient_scale_wrong
 from stepwarden.probes.replicas.together import (
     Together,
@@ -9,7 +10,6 @@ from stepwarden.probes.replicas.together import (
     bad,
     camps,
     numbers,
-    said,
     standing_out,
     unknown,
     values,
@@ -43,7 +43,7 @@ def judge(seen: Together) -> Verdict:
     ranks = standing_out(found)
     hint = next((record.hint for record in records if record.rank in ranks and record.hint), "")
     hint = hint or next((record.hint for record in records if record.hint), BLIND)
-    whose = "the replicas" if len(ranks) == len(records) else f"{said(ranks)} of {len(records)} replicas"
+    whose = "the replicas" if len(ranks) == len(records) else f"{of_ranks(ranks)} of {len(records)} replicas"
     message = (
         f"{whose} would use different gradients (norm {values(records, lambda record: record.norm)}): {hint}"
     )

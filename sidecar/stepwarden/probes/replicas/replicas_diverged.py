@@ -1,12 +1,12 @@
 """ReplicasDiverged: data-parallel replicas hold different parameters, or are about to."""
 
+from stepwarden.probes.naming import of_ranks
 from stepwarden.probes.replicas.together import (
     Together,
     apart,
     bad,
     camps,
     numbers,
-    said,
     standing_out,
     unknown,
     values,
@@ -61,7 +61,7 @@ def parted(seen: Together, found: list[list[Replica]]) -> Verdict:
     """Make the finding for parameters that differ."""
     ranks = standing_out(found)
     records = sorted((record for camp in found for record in camp), key=lambda record: record.rank)
-    whose = "the replicas" if len(ranks) == len(records) else f"{said(ranks)} of {len(records)} replicas"
+    whose = "the replicas" if len(ranks) == len(records) else f"{of_ranks(ranks)} of {len(records)} replicas"
     norms = values([r for r in records if r.weight is not None], lambda record: record.weight)
     seen_by = f" (norm {norms})" if norms else ""
     message = f"{whose} hold{'s' if len(ranks) == 1 else ''} different parameters{seen_by}: {WAY_OUT}"

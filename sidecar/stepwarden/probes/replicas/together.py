@@ -5,12 +5,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from stepwarden.probes.naming import NAMED
 from stepwarden.replica import Replica
 from stepwarden.wire import Finding, Severity, Verdict
 
 SUPPOSED = "?"  # begins the name of a group of which no rank knows that it is one
 SHOWN = 16  # ranks whose numbers stand in the evidence
-NAMED = 4  # ranks whose numbers stand in the message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,15 +91,6 @@ def standing_out(found: Sequence[Sequence[Replica]]) -> list[int]:
         return sorted(everyone)
     majority = {record.rank for record in largest}
     return sorted(rank for rank in everyone if rank not in majority)
-
-
-def said(ranks: Sequence[int]) -> str:
-    """Name ranks: `rank 3`, `ranks 0 and 1`, `ranks 0, 1, 2, 3 and 12 more`."""
-    if len(ranks) == 1:
-        return f"rank {ranks[0]}"
-    if len(ranks) > NAMED:
-        return f"ranks {', '.join(map(str, ranks[:NAMED]))} and {len(ranks) - NAMED} more"
-    return f"ranks {', '.join(map(str, ranks[:-1]))} and {ranks[-1]}"
 
 
 def values(records: Sequence[Replica], value: Callable[[Replica], object]) -> str:
