@@ -10,6 +10,7 @@ from typing import Any
 
 import aiohttp
 
+from stepwarden.answers import whole
 from stepwarden.wire import DEFAULT_PORT, Instruction, JobReport, from_line, to_line
 from stepwarden_operator.trust import SENTENCE, sound
 
@@ -66,7 +67,7 @@ class Hub:
         """Make one request and read the report in its answer. Raises `HubError`."""
         try:
             async with request as answer:
-                raw = await whole(answer)
+                raw = await whole(answer, LARGEST)
                 if answer.status != 200:  # noqa: PLR2004 - HTTP's
                     said = raw[:200].decode(errors="replace")
                     message = f"{answer.url} answered {answer.status}: {said}"
@@ -92,19 +93,6 @@ def watched(address: tuple[Any, ...]) -> socket.socket:
         if hasattr(socket, option):  # not everywhere
             made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
     return made
-
-
-async def whole(answer: aiohttp.ClientResponse) -> bytes:
-    """Read an answer to its end. Raises `ValueError` where it is too long."""
-    parts, size = [], 0
-    async for part in answer.content.iter_any():
-        parts.append(part)
-        size += len(part)
-        if size > LARGEST:
-            answer.close()
-            message = f"its answer is longer than {LARGEST} bytes"
-            raise ValueError(message)
-    return b"".join(parts)
 
 
 def pod(header: str) -> int | None:

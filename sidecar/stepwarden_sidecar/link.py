@@ -12,6 +12,7 @@ from itertools import islice
 
 import aiohttp
 
+from stepwarden.answers import whole
 from stepwarden.replica import Replica
 from stepwarden.wire import Finding, Orders, PodReport, from_line, to_line
 from stepwarden_sidecar.access import POD_HEADER
@@ -30,6 +31,7 @@ WAIT = 20.0  # seconds of a long poll
 PATIENCE = 5.0  # seconds that an answer may take
 SHORT = 2.5  # the same where another pod may be the hub meanwhile
 BACKOFF = (0.1, 5.0)  # seconds, first and last
+LARGEST = 16 * 1024 * 1024  # bytes of an answer
 RECORDS = 400  # of ranks' steps in one message, each a few hundred bytes
 ROOM = 512 * 1024  # bytes of findings in one message; the hub takes twice as much
 
@@ -100,7 +102,7 @@ class Link:
         timeout = aiohttp.ClientTimeout(total=WAIT + PATIENCE)
         async with self.session.get(f"{self.hub}/v1/orders", params=query, timeout=timeout) as answer:
             answer.raise_for_status()
-            orders = from_line(await answer.read())
+            orders = from_line(await whole(answer, LARGEST))
         if isinstance(orders, Orders):
             self.sidecar.order(orders)
             self.sidecar.turn()

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 
+from stepwarden.answers import whole
 from stepwarden_sidecar.election import Election, Follow, Lead, Role, Seek, questions
 from stepwarden_sidecar.handover import Copy, fitting, inherit, lead, read_copy, step_down
-from stepwarden_sidecar.link import HubLostError, Link, credentials
+from stepwarden_sidecar.link import LARGEST, HubLostError, Link, credentials
 from stepwarden_sidecar.sidecar import Sidecar
 from stepwarden_sidecar.store import replace
 from stepwarden_sidecar.views import read_view, to_json
@@ -32,7 +33,6 @@ LOOK = 0.5  # seconds after which a hub looks for another one
 BEAT = 0.5  # seconds that a standby's question waits at the hub: it hears the hub as often
 WATCH = aiohttp.ClientTimeout(total=1.0)
 AT_ONCE = 32  # pods that a new hub tells of itself at the same time
-LARGEST = 16 * 1024 * 1024  # bytes of an answer
 ERRORS = (aiohttp.ClientError, asyncio.TimeoutError, OSError, ValueError)
 
 
@@ -112,7 +112,7 @@ class Succession:
             url = f"{self.urls[pod]}/v1/view"
             async with self.session.post(url, data=body, timeout=ASK) as answer:
                 answer.raise_for_status()
-                view = read_view(await answer.content.read(LARGEST))
+                view = read_view(await whole(answer, LARGEST))
         except ERRORS:
             return False
         self.election.heard(view, self.sidecar.clock())
@@ -174,7 +174,7 @@ class Succession:
             try:
                 async with self.session.get(f"{link.hub}/v1/copy", params=query, timeout=WATCH) as answer:
                     answer.raise_for_status()
-                    copy = read_copy(await answer.content.read(LARGEST)) if answer.status == 200 else None  # noqa: PLR2004 - HTTP's
+                    copy = read_copy(await whole(answer, LARGEST)) if answer.status == 200 else None  # noqa: PLR2004 - HTTP's
             except ERRORS as error:
                 raise HubLostError from error
             self.answered()
