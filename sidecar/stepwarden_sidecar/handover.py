@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Any
 
 from stepwarden.wire import Finding, Instruction, Orders, RankReport, from_dict, to_dict
-from stepwarden_sidecar import election
+from stepwarden_sidecar import election, room
 from stepwarden_sidecar.inherited import Inherited
 from stepwarden_sidecar.job import Job
 from stepwarden_sidecar.pulses import Pulses
@@ -44,7 +44,8 @@ class Copy:
         """Write it."""
         body = {"boot": self.boot, "cursor": self.cursor, "published": self.published}
         parts = {name: [to_dict(each) for each in getattr(self, name)] for name in LISTS}
-        return json.dumps(body | parts | {"instruction": to_dict(self.instruction)}, allow_nan=False)
+        whole = body | parts | {"instruction": to_dict(self.instruction)}
+        return json.dumps(whole, allow_nan=False, separators=(",", ":"))
 
 
 LISTS: Mapping[str, type[Any]] = {"findings": Finding, "pending": Finding, "ranks": RankReport}
@@ -91,12 +92,7 @@ def copy_of(sidecar: Sidecar, job: Job, boot: str, after: int) -> Copy:
 
 def fitting(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
     """Return as many of the findings, from the first, as one copy has room for."""
-    room = ROOM
-    for number, finding in enumerate(findings[:AT_ONCE]):
-        room -= len(json.dumps(to_dict(finding)))
-        if number and room < 0:
-            return findings[:number]
-    return findings[:AT_ONCE]
+    return findings[: room.first(findings[:AT_ONCE], ROOM)]
 
 
 def own_pending(sidecar: Sidecar, job: Job) -> tuple[Finding, ...]:

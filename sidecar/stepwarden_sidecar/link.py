@@ -15,6 +15,7 @@ import aiohttp
 from stepwarden.answers import whole
 from stepwarden.replica import Replica
 from stepwarden.wire import Finding, Orders, PodReport, from_line, to_line
+from stepwarden_sidecar import room
 from stepwarden_sidecar.access import POD_HEADER
 from stepwarden_sidecar.digest import digest
 from stepwarden_sidecar.merge import Own
@@ -171,11 +172,4 @@ def sent(sidecar: Sidecar, report: PodReport) -> None:
 
 def fitting(findings: dict[Own, Finding]) -> dict[Own, Finding]:
     """Return as many of the findings, from the first, as one message has room for; one at least."""
-    room = ROOM
-    batch: dict[Own, Finding] = {}
-    for key, finding in findings.items():
-        room -= len(to_line(finding))
-        if batch and room < 0:
-            break
-        batch[key] = finding
-    return batch
+    return dict(islice(findings.items(), room.first(findings.values(), ROOM)))

@@ -1,9 +1,9 @@
-"""What a report has room for: findings carry tracebacks, and there may be many. Pure."""
+"""What messages have room for: findings carry tracebacks, and there may be many. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from stepwarden.wire import Finding
+from stepwarden.wire import Finding, to_line
 from stepwarden_sidecar.merge import Key
 
 ROOM = 4 * 1024 * 1024  # bytes of findings in one report; the operator reads twice as much
@@ -11,6 +11,17 @@ KINDS = 100  # that are counted by their names: each is a series of the metrics
 OTHER = "Other"
 SENTENCE = 4096  # characters
 CUT = {"cut": "there was no room for the evidence"}
+
+
+def first(findings: Iterable[Finding], room: int) -> int:
+    """Return how many findings, from the first, so many bytes have room for; one at least."""
+    count = 0
+    for finding in findings:
+        room -= len(to_line(finding))
+        if count and room < 0:
+            break
+        count += 1
+    return count
 
 
 def fitting(findings: Mapping[Key, Finding], sizes: Mapping[Key, int]) -> tuple[Finding, ...]:
