@@ -28,11 +28,11 @@ for step in range(int(sys.argv[1])):
     optimizer.zero_grad()
     model(torch.randn(8, 16)).square().mean().backward()
     optimizer.step()
-    print("took", step, "pid", os.getpid(), flush=True)
+    sys.stdout.write(f"took {step} pid {os.getpid()}\\n")  # in one piece: torchrun's ranks don't buffer
     time.sleep(float(sys.argv[2]))
 values = [p.detach() for p in model.parameters()] + [s["exp_avg_sq"] for s in optimizer.state.values()]
 digest = hashlib.sha256(b"".join(value.numpy().tobytes() for value in values)).hexdigest()
-print("result", rank, digest, flush=True)
+sys.stdout.write(f"result {rank} {digest}\\n")
 dist.destroy_process_group()
 """
 MANIFEST = """
