@@ -1,10 +1,13 @@
 """
 The fault table of docs/faults.md: each fault in one rank of a real training, many times.
 
-    python bench faults [--times 20] [--ranks 2,4] [--only sigkill,os_exit] [--write]
+    python bench faults [--where machine,cluster] [--times 20] [--ranks 2,4] [--only sigkill,os_exit]
+                        [--at-once 1] [--write]
 
 The rank and the step at which it happens are drawn at random. All times count from the fault's own
-beginning. `--write` puts the table into docs/faults.md.
+beginning. On this machine it is `stepwarden run`; on a cluster two pods under torchrun, on the cluster
+that `KEEP_CLUSTER=1 make test-cluster` leaves running. `--write` puts the rows into docs/faults.md, in
+the place of those of the same fault, place and number of ranks.
 """
 
 import argparse
@@ -12,73 +15,111 @@ import random
 import statistics
 import sys
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT / "tests" / "support"))
+sys.path[:0] = [str(ROOT / "tests" / "support"), str(ROOT / "tests" / "cluster")]
 
 PAGE = ROOT / "docs" / "faults.md"
 BEGIN, END = "<!-- table: python bench faults --write -->\n", "<!-- end of the table -->\n"
 COLUMNS = (
     "fault",
+    "where",
     "ranks",
     "finding",
     "named right",
     "in the last rank's log, s",
+    "finding shown, s",
     "all ranks ended, s",
     "what one sees",
 )
+KEY = 3  # columns that tell a row from others
 
 
 def main(options: Sequence[str] | None = None) -> int:
-    """Try the faults, and print the table's rows as they come."""
+    """Try the faults, and print the table's rows as they come; 1: one was not named right."""
     from faultbook import FAULTS  # noqa: PLC0415 - found by the path above
 
     parser = argparse.ArgumentParser("bench faults", description=__doc__)
+    parser.add_argument("--where", default="machine,cluster")
     parser.add_argument("--times", type=int, default=20)
     parser.add_argument("--ranks", default="2,4")
     parser.add_argument("--only", default="")
+    parser.add_argument("--at-once", type=int, default=1, help="so many trials side by side")
     parser.add_argument("--write", action="store_true")
     given = parser.parse_args(options)
     only = set(filter(None, given.only.split(",")))
-    rows = []
-    for fault in FAULTS:
+    wrong = False
+    for where in given.where.split(","):
         for ranks in map(int, given.ranks.split(",")):
-            if not only or fault.name in only:
-                rows.append(row(fault, ranks, [once(fault, ranks) for _ in range(given.times)]))
-                print("| " + " | ".join(rows[-1]) + " |", flush=True)
-    if given.write:
-        write(rows)
-    return 0
+            for fault in FAULTS:
+                if where in fault.where and (not only or fault.name in only):
+                    with ThreadPoolExecutor(given.at_once) as pool:
+                        seen = list(pool.map(lambda each: once(*each), [(fault, where, ranks)] * given.times))
+                    line = row(fault, where, ranks, seen)
+                    wrong |= not all(right(fault, *each) for each in seen)
+                    print("| " + " | ".join(line) + " |", flush=True)
+                    if given.write:
+                        write(line)
+    return int(wrong)
 
 
-def once(fault: Any, ranks: int) -> tuple[int | None, Any]:
+def once(fault: Any, where: str, ranks: int) -> tuple[int | None, Any]:
     """Try a fault at a random step of a random rank."""
-    from faulttrial import Trial  # noqa: PLC0415 - found by the path above
-
     rank: int | None = random.randrange(ranks)  # noqa: S311 - no secret
-    seen = Trial(fault, ranks=ranks, rank=rank, step=random.randint(6, 20)).play()  # noqa: S311 - no secret
+    if fault.name == "cut":
+        rank = ranks - 1  # the last pod's link
+    step = random.randint(*fault.begins)  # noqa: S311 - no secret
+    seen = trial(where, fault, ranks=ranks, rank=rank, step=step).play()
     rank = rank if fault.blamed else None
-    if (seen.kind, seen.rank) != (fault.kind, rank):
+    if not right(fault, rank, seen):
         print(f"{fault.name}: rank {rank} was meant, found {seen.kind} of rank {seen.rank}: {seen.message}")
         print("\n".join(f"    {line}" for line in seen.lines[-60:]), flush=True)
     return rank, seen
 
 
-def row(fault: Any, ranks: int, outcomes: Sequence[tuple[int | None, Any]]) -> list[str]:
+def trial(where: str, fault: Any, **rest: Any) -> Any:
+    """Begin a trial."""
+    import faulttrial  # noqa: PLC0415 - found by the path above
+    from support import faults  # noqa: PLC0415
+
+    if where == "machine":
+        return faulttrial.Trial(fault, **rest)
+    kube = cluster()
+    return faults.Trial(kube, kube.at("stepwarden-system"), fault, **rest)
+
+
+@cache
+def cluster() -> Any:
+    """Return the cluster's default namespace."""
+    from support.kube import Kube, harness  # noqa: PLC0415 - found by the path above
+
+    return Kube(harness("up"), f"{harness('build')}:{Path(sys.executable).parent}", "default")
+
+
+def right(fault: Any, rank: int | None, seen: Any) -> bool:
+    """Whether the fault was named, and the rank."""
+    return (seen.kind, seen.rank) == (fault.kind, rank)
+
+
+def row(fault: Any, where: str, ranks: int, outcomes: Sequence[tuple[int | None, Any]]) -> list[str]:
     """Make a row of the table."""
-    right = [seen for rank, seen in outcomes if (seen.kind, seen.rank) == (fault.kind, rank)]
-    last = [max(seen.told.values()) for seen in right if len(seen.told) >= ranks - 1]
-    ended = [seen.ended for seen in right if seen.ended is not None]
-    message = right[0].message.replace("|", "\\|").replace(f"{ROOT}/", "") if right else ""
+    named, times = [seen for rank, seen in outcomes if right(fault, rank, seen)], len(outcomes)
+    last = [max(seen.told.values()) for seen in named if len(seen.told) >= ranks - 1]
+    silent = fault.kind == "RankStraggling" or fault.name == "cut"
+    message = named[0].message.replace("|", "\\|").replace(f"{ROOT}/", "") if named else ""
     return [
         f"{fault.what} (`{fault.name}`)",
+        where,
         str(ranks),
         f"`{fault.kind}`",
-        f"{len(right)} of {len(outcomes)}",
-        spread(last, len(outcomes)) if fault.kind != "RankStraggling" else "-",
-        "lives on" if fault.lives else spread(ended, len(outcomes)),
+        f"{len(named)} of {times}",
+        "-" if silent else spread(last, times),
+        spread((seen.found for seen in named if seen.found is not None), times),
+        "lives on" if fault.lives else spread((seen.ended for seen in named), times),
         f"{message:.160}",
     ]
 
@@ -93,13 +134,16 @@ def spread(seconds: Iterable[float], times: int) -> str:
     return f"{statistics.median(found):.2f}, p95 {p95:.2f}{missing}"
 
 
-def write(rows: Sequence[Sequence[str]]) -> None:
-    """Put the table into the page."""
-    text = PAGE.read_text(encoding="utf-8")
-    head, rest = text.split(BEGIN)
-    lines = [COLUMNS, ["---"] * len(COLUMNS), *rows]
-    table = "".join("| " + " | ".join(line) + " |\n" for line in lines)
-    PAGE.write_text(head + BEGIN + table + END + rest.split(END)[1], encoding="utf-8")
+def write(line: Sequence[str]) -> None:
+    """Put a row into the page's table, in the place of the one of the same fault, place and ranks."""
+    head, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
+    table, rest = rest.split(END)
+    rows = [one[2:-2].split(" | ") for one in table.splitlines()[2:]]
+    others = [one for one in rows if one[:KEY] != list(line[:KEY])]
+    place = next((at for at, one in enumerate(rows) if one[:KEY] == list(line[:KEY])), len(others))
+    lines = [COLUMNS, ["---"] * len(COLUMNS), *others[:place], line, *others[place:]]
+    text = "".join("| " + " | ".join(one) + " |\n" for one in lines)
+    PAGE.write_text(head + BEGIN + text + END + rest, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -4,19 +4,10 @@ import json
 
 import pytest
 from support.kube import until
-from support.node import kill_container
+from support.node import OPERATOR, kill_operator
 from support.trainers import loop_job, shell_job
 
 SYSTEM = "stepwarden-system"
-OPERATOR = "app.kubernetes.io/name=stepwarden"
-
-
-def kill_operator(cluster):
-    """SIGKILL its process, then delete its pod, as a crashed container is restarted ever more slowly."""
-    for pod in cluster.items("pods", "-l", OPERATOR):
-        if "running" in pod["status"].get("containerStatuses", [{"state": {}}])[0]["state"]:
-            kill_container(pod)
-        cluster("delete", "pod", pod["metadata"]["name"], "--force", "--grace-period=0", "--wait=false")
 
 
 def resume(kube, name):

@@ -4,11 +4,12 @@ import re
 import subprocess
 
 import pytest
+from faultbook import FAULTS
+from support.faults import Trial
 from support.kube import until
 from support.node import cut_off, kill_container
-from support.trainers import ROOT, loop_job, training_job
+from support.trainers import loop_job
 
-FAULTS = (ROOT / "tests" / "faults" / "trainer.py").read_text()
 GREEDY = """
     if rank == 1 and step == 5:
         hoard = []
@@ -46,19 +47,6 @@ def finding(kube, name, kind):
     return next((each for each in found if each["kind"] == kind and each["severity"] == "critical"), None)
 
 
-def faulty_job(name, fault, rank, step):
-    """Put two pods of two ranks each under torchrun, in one of which a rank meets a fault."""
-    env = {"FAULT": fault, "FAULT_RANK": rank, "FAULT_STEP": step, "FAULT_BEGAN": "/scratch/began"}
-    rest = {"nodes": 2, "env": {**env, "STEPS": 1000, "OMP_NUM_THREADS": 1}, "numProcPerNode": 2}
-    job = training_job(name, ["torchrun", "/srv/train.py"], **rest)
-    spec = job["spec"]["template"]["spec"]
-    mounts = (("script", "/srv", {"configMap": {"name": name}}), ("scratch", "/scratch", {"emptyDir": {}}))
-    spec["containers"][0]["volumeMounts"] += [{"name": volume, "mountPath": at} for volume, at, _ in mounts]
-    spec["volumes"] += [{"name": volume, **source} for volume, _, source in mounts]
-    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"train.py": FAULTS}}
-    return job, body
-
-
 def test_a_killed_container_is_told_in_the_other_pods_log(kube, follow):
     kube.apply(*loop_job("killed", nodes=2))
     kube.until_step("killed", 5)
@@ -81,14 +69,17 @@ def test_the_out_of_memory_killer_is_named(kube):
     assert "OOMKilled" in kube.condition("hoard", "Failed")["message"]
 
 
-def test_a_rank_of_another_pod_is_told_with_its_signal_in_all_four_logs(kube, follow):
-    kube.apply(*faulty_job("four", "sigkill", rank=3, step=12))
-    kube.until_state("four", "Running")
-    logs = [follow(kube.pod_of("four", index)) for index in range(2)]
-    kube.until_state("four", "Failed")
-    found = finding(kube, "four", "RankFailed")
-    assert (found["rank"], found["evidence"]["signal"]) == (3, "SIGKILL"), kube.told("four")
-    until("all others say so", lambda: tellers(logs, 3) == {0, 1, 2}, 30, lambda: kube.told("four"))
+@pytest.mark.usefixtures("folder")  # where the node is this machine
+@pytest.mark.parametrize(
+    ("name", "ranks"), [("sigkill", 4), ("worker", 2), ("raise_no_hub", 2), ("sigkill_no_operator", 2)]
+)
+def test_a_rank_of_another_pod_is_told_in_all_logs(kube, cluster, name, ranks):
+    [fault] = [fault for fault in FAULTS if fault.name == name]
+    seen = Trial(kube, cluster, fault, ranks=ranks, rank=ranks - 1, step=fault.begins[1]).play()
+    said = "\n".join(seen.lines)
+    assert (seen.kind, seen.rank) == (fault.kind, ranks - 1), said
+    assert "SIGKILL" in seen.message or "sigkill" not in name
+    assert set(seen.told) >= set(range(ranks - 1)), said
 
 
 def test_a_cut_between_two_pods_is_a_hang_of_which_the_pods_say_where_they_are(kube):

@@ -90,6 +90,12 @@ def caught():
         dist.barrier()
 
 
+def greedy():
+    hoard = []
+    while True:
+        hoard.append(bytearray(b"x") * (64 << 20))
+
+
 WAYS = {
     "raise": chained,
     "thread": in_a_thread,
@@ -98,6 +104,7 @@ WAYS = {
     "os_exit": lambda: os._exit(5),
     "segfault": lambda: ctypes.string_at(0),
     "abort": os.abort,
+    "oom": greedy,
     "sigkill": lambda: os.kill(os.getpid(), signal.SIGKILL),
     "sigstop": lambda: os.kill(os.getpid(), signal.SIGSTOP),
     "clock": chained,

@@ -14,11 +14,21 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from faultbook import NO_HUB, NO_ROOM
+
 TRAINER = Path(__file__).parents[1] / "faults" / "trainer.py"
 START = 120.0  # seconds until the fault has begun: two cores import torch in all ranks
 ENOUGH = 60.0  # seconds from the fault until it is given up
 GRACE = 2.0  # the default of --failure-grace
 TOLD = re.compile(r"stepwarden: rank (\d+): (?:a rank|rank \d+) (?:failed|hangs)\b")
+# Runs what follows, in a temporary folder that is full as soon as a rank's agent is at work.
+FULL = """
+mount -t tmpfs -o size=512k none "$TMPDIR" || exit 90
+"$@" & run=$!
+while kill -0 $run && ! ls "$TMPDIR"/stepwarden-*/*/rank-1.sock >/dev/null 2>&1; do sleep 0.1; done
+head -c 1M /dev/zero > "$TMPDIR/full" 2>/dev/null
+wait $run
+"""
 
 
 @dataclass(kw_only=True)
@@ -35,23 +45,59 @@ class Outcome:
     lines: list[str] = field(default_factory=list)
 
 
+def environment(fault, rank, step, began):
+    """Return the variables by which the trainer knows its fault."""
+    return {
+        "FAULT": fault.name if fault.way is None else fault.way,
+        "FAULT_RANK": str(rank),
+        "FAULT_STEP": str(step),
+        "FAULT_BEGAN": str(began),
+        "STEPS": str(fault.steps),
+        "OMP_NUM_THREADS": "1",
+    }
+
+
+def ranks_left(began):
+    """Return the processes of this machine that run a trainer which knows this file."""
+    found = set()
+    for path in Path("/proc").iterdir():
+        if path.name.isdecimal():
+            with suppress(OSError):
+                variables = (path / "environ").read_bytes()
+                state = (path / "stat").read_text().rpartition(")")[2].split()[0]
+                if str(began).encode() in variables and b"\0RANK=" in variables and state != "Z":
+                    found.add(int(path.name))
+    return found
+
+
+def step_of(folder):
+    """Return the last step that rank 0 has taken, -1 before the first."""
+    with suppress(OSError, ValueError):
+        return int((folder / "step-0").read_text())
+    return -1
+
+
+def gone(began):
+    """Wait until no rank is left; return that time."""
+    deadline = time.monotonic() + ENOUGH
+    while ranks_left(began) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return time.time()
+
+
 class Trial:
     """One run."""
 
-    def __init__(self, fault, *, ranks, rank, step, within=(), temporary=None):  # noqa: PLR0913 - all named
-        """Begin; `within` is a command that runs the command which follows it, `temporary` its folder."""
+    def __init__(self, fault, *, ranks, rank, step):
+        """Begin."""
         self.folder = Path(tempfile.mkdtemp(prefix="fault-"))
-        self.fault, self.ranks, self.rank, self.began = fault, ranks, rank, self.folder / "began"
+        self.fault, self.ranks, self.began = fault, ranks, self.folder / "began"
         self.lines: list[tuple[float, str]] = []
-        given = {
-            "FAULT": fault.name,
-            "FAULT_RANK": str(rank),
-            "FAULT_STEP": str(step),
-            "FAULT_BEGAN": str(self.began),
-            "STEPS": str(fault.steps),
-            "OMP_NUM_THREADS": "1",
-            **({"TMPDIR": str(temporary)} if temporary else {}),
-        }
+        given, within = environment(fault, rank, step, self.began), []
+        if fault.beside == NO_ROOM:
+            (self.folder / "tmp").mkdir()
+            given["TMPDIR"] = str(self.folder / "tmp")
+            within = ["unshare", "--mount", "bash", "-c", FULL, "full"]
         command = ["run", "--nproc", ranks, "--on-anomaly", "observe", "--report", self.folder / "report"]
         self.process = subprocess.Popen(
             [*within, sys.executable, "-m", "stepwarden.cli", *map(str, (*command, "--", TRAINER))],
@@ -79,18 +125,6 @@ class Trial:
     def alive(self):
         return self.process.poll() is None
 
-    def ranks_left(self):
-        """Return the processes that run the trainer."""
-        found = set()
-        for path in Path("/proc").iterdir():
-            if path.name.isdecimal():
-                with suppress(OSError):
-                    variables = (path / "environ").read_bytes()
-                    state = (path / "stat").read_text().rpartition(")")[2].split()[0]
-                    if str(self.began).encode() in variables and b"\0RANK=" in variables and state != "Z":
-                        found.add(int(path.name))
-        return found
-
     def sidecar(self):
         """Return the process id of the sidecar, a child of the command."""
         [children] = Path(f"/proc/{self.process.pid}/task").glob("*/children")
@@ -110,15 +144,19 @@ class Trial:
     def play(self):
         """See it through, and return what was seen."""
         try:
+            if self.fault.beside == NO_HUB:
+                if not self.until(lambda: step_of(self.folder) >= 5, START):
+                    raise AssertionError("no fifth step\n" + self.text())
+                os.kill(self.sidecar(), signal.SIGKILL)
             if not self.until(self.began.exists, START):
                 raise AssertionError(f"{self.fault.name} has not begun\n" + self.text())
             self.until(self.seen, ENOUGH)
             if self.fault.lives:
                 self.stop()
-            gone = self.until_gone()
+            ended = gone(self.began)
             self.process.wait(ENOUGH)
             self.reader.join(ENOUGH)
-            return self.outcome(gone)
+            return self.outcome(ended)
         finally:
             self.stop()
             self.reader.join(ENOUGH)
@@ -133,14 +171,8 @@ class Trial:
     def told(self):
         return {int(m[1]): when for when, line in list(self.lines) if (m := TOLD.search(line))}
 
-    def until_gone(self):
-        deadline = time.monotonic() + ENOUGH
-        while self.ranks_left() and time.monotonic() < deadline:
-            time.sleep(0.02)
-        return time.time()
-
     def stop(self):
-        for pid in self.ranks_left():
+        for pid in ranks_left(self.began):
             with suppress(OSError):
                 os.kill(pid, signal.SIGCONT)
         with suppress(OSError):
@@ -151,7 +183,7 @@ class Trial:
     def text(self):
         return "\n".join(line for _, line in self.lines)
 
-    def outcome(self, gone):
+    def outcome(self, ended):
         began = float(self.began.read_text())
         found = self.findings()
         first = found[0] if found else {}
@@ -163,7 +195,7 @@ class Trial:
             message=first.get("message", ""),
             found=shown[0] - began if shown else None,
             told={rank: when - began for rank, when in self.told().items()},
-            ended=gone - began,
+            ended=ended - began,
             code=self.process.returncode,
             lines=[line for _, line in self.lines],
         )

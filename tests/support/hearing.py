@@ -6,6 +6,7 @@ import threading
 from stepwarden import wire
 
 PATIENCE = 120.0
+MARK = b"heard so far"
 
 
 class Sidecar:
@@ -16,7 +17,7 @@ class Sidecar:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.socket.bind(str(folder / wire.SIDECAR_SOCKET))
         self.socket.settimeout(0.1)
-        self.heard = []
+        self.heard, self.marks, self.waiting = [], 0, False
         self.changed = threading.Condition()
         self.open = True
         self.thread = threading.Thread(target=self.listen, daemon=True)
@@ -25,11 +26,14 @@ class Sidecar:
     def listen(self):
         while self.open:
             try:
-                message = wire.from_line(self.socket.recv(wire.MAX_DATAGRAM))
+                said = self.socket.recv(wire.MAX_DATAGRAM)
             except TimeoutError:
                 continue
             with self.changed:
-                self.heard.append(message)
+                if said == MARK:
+                    self.marks += 1
+                else:
+                    self.heard.append(wire.from_line(said))
                 self.changed.notify_all()
 
     def close(self):
@@ -47,10 +51,25 @@ class Sidecar:
     def wait(self, condition):
         """Wait until a condition on what was heard is true, and return it."""
         with self.changed:
-            assert self.changed.wait_for(lambda: condition(self), PATIENCE), self.heard[-20:]
-            return condition(self)
+            self.waiting = True
+            try:
+                assert self.changed.wait_for(lambda: condition(self), PATIENCE), self.heard[-20:]
+                return condition(self)
+            finally:
+                self.waiting = False
+
+    def catch_up(self):
+        """Hear all that has been said before: what is sent comes in the order in which it was sent."""
+        if self.open and not self.waiting:
+            marks = self.marks + 1
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+                sender.sendto(MARK, str(self.folder / wire.SIDECAR_SOCKET))
+            with self.changed:
+                assert self.changed.wait_for(lambda: self.marks >= marks, PATIENCE), self.heard[-20:]
 
     def of(self, cls):
+        """Return what of a kind has been said."""
+        self.catch_up()
         return [message for message in list(self.heard) if isinstance(message, cls)]
 
     def held(self, step):

@@ -1,5 +1,5 @@
 """
-The line to the sidecar: unix datagrams that are sent at once or dropped and counted.
+The line to the sidecar: unix datagrams that are sent at once or dropped and counted; findings wait a moment.
 
 Each datagram is addressed by path, so a sidecar that was killed and came back is reached again.
 """
@@ -8,6 +8,7 @@ import contextlib
 import os
 import select
 import socket
+import struct
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ from pathlib import Path
 from stepwarden import wire
 
 KEPT_FINDINGS = 64  # that a sidecar could not take yet; more are dropped for good
-EXIT_PATIENCE = 0.2  # seconds that the last words of a process may wait
+PATIENCE = 0.2  # seconds that a finding, and the last words of a process, may wait for room
 
 
 class Link:
@@ -36,24 +37,26 @@ class Link:
             self.own.unlink(missing_ok=True)
             self.socket.bind(str(self.own))
             self.own.chmod(0o666)  # the sidecar may run as another user
-            self.socket.setblocking(False)  # noqa: FBT003 - the socket's own signature
+            wait = struct.pack("ll", int(PATIENCE), int(PATIENCE % 1 * 1e6))  # timeval: seconds, microseconds
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, wait)
         except OSError:
             self.socket.close()
             raise
         self.process = os.getpid()
 
-    def say(self, message: wire.Message) -> bool:
-        """Send a message; False, and counted, where the sidecar can't take it now."""
+    def say(self, message: wire.Message, *, patiently: bool = False) -> bool:
+        """Send a message; False, and counted, where the sidecar can't take it now, or within `PATIENCE`."""
+        flags = 0 if patiently else socket.MSG_DONTWAIT
         try:
-            self.socket.sendto(wire.to_line(message).encode(), self.sidecar)
+            self.socket.sendto(wire.to_line(message).encode(), flags, self.sidecar)
         except (OSError, ValueError):
             self.dropped += 1
             return False
         return True
 
     def say_finding(self, finding: wire.Finding) -> None:
-        """Send a finding, and keep it for the next second where the sidecar can't take it now."""
-        if not self.say(finding):
+        """Send a finding, and keep it for the next second where there is no room; one at a time waits."""
+        if not self.say(finding, patiently=not self.unsent):
             self.unsent.append(finding)
 
     def say_again(self) -> None:
@@ -63,11 +66,8 @@ class Link:
 
     def say_last(self, *messages: wire.Message) -> None:
         """Send the last words of the process: they may wait a moment for room."""
-        with contextlib.suppress(OSError):
-            self.socket.settimeout(EXIT_PATIENCE)
-        self.say_again()
-        for message in messages:
-            if not self.say(message):
+        for message in (*self.unsent, *messages):
+            if not self.say(message, patiently=True):
                 return
 
     def orders(self, seconds: float) -> Iterator[wire.Orders]:

@@ -6,6 +6,8 @@ import os
 import pytest
 from support.kube import harness, run
 
+OPERATOR = "app.kubernetes.io/name=stepwarden"  # its pods' label
+
 
 def kill_container(pod, name=None):
     """SIGKILL the first process of a container: the named one, or the pod's only one."""
@@ -16,6 +18,14 @@ def kill_container(pod, name=None):
         pytest.skip("killing a container's process needs this machine to be the node")
     socket = harness("socket")
     run("ctr", "-a", socket, "-n", "k8s.io", "tasks", "kill", "--signal", "SIGKILL", identity)
+
+
+def kill_operator(cluster):
+    """SIGKILL its process, then delete its pod, as a crashed container is restarted ever more slowly."""
+    for pod in cluster.items("pods", "-l", OPERATOR):
+        if "running" in pod["status"].get("containerStatuses", [{"state": {}}])[0]["state"]:
+            kill_container(pod)
+        cluster("delete", "pod", pod["metadata"]["name"], "--force", "--grace-period=0", "--wait=false")
 
 
 @contextlib.contextmanager

@@ -109,14 +109,21 @@ def script_job(name, script, **rest):
     One rank a pod needs no torchrun, which takes as long to start as the rank itself; the example has it.
     """
     start = "RANK=$PET_NODE_RANK WORLD_SIZE=$PET_NNODES LOCAL_RANK=0 exec python -u /srv/train.py"
-    job = training_job(name, ["sh", "-c", start], **rest)
-    spec = job["spec"]["template"]["spec"]
-    mounts = (("script", "/srv", {"configMap": {"name": name}}), ("scratch", "/scratch", {"emptyDir": {}}))
+    return with_script(training_job(name, ["sh", "-c", start], **rest), script)
+
+
+def with_script(job, script, scratch=None):
+    """Bring a script to /srv/train.py, and a volume to /scratch: an empty one, where none is given."""
+    name, spec = job["metadata"]["name"], job["spec"]["template"]["spec"]
+    volumes = (
+        ("script", "/srv", {"configMap": {"name": name}}),
+        ("scratch", "/scratch", scratch or {"emptyDir": {}}),
+    )
     trainer = spec["containers"][0]
     trainer["volumeMounts"] = trainer.get("volumeMounts", []) + [
-        {"name": volume, "mountPath": path} for volume, path, _ in mounts
+        {"name": volume, "mountPath": path} for volume, path, _ in volumes
     ]
-    spec["volumes"] = spec.get("volumes", []) + [{"name": volume, **source} for volume, _, source in mounts]
+    spec["volumes"] = spec.get("volumes", []) + [{"name": volume, **source} for volume, _, source in volumes]
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"train.py": script}}
     return job, body
 

@@ -1,0 +1,148 @@
+"""Tries one fault in a rank of a TrainingJob of two pods, and takes down what is seen and when."""
+
+import shutil
+import subprocess
+import tempfile
+import time
+from datetime import datetime
+from pathlib import Path
+
+from faultbook import NO_HUB, NO_OPERATOR
+from faulttrial import TOLD, Outcome, environment, gone, step_of
+from support.kube import until
+from support.node import cut_off, kill_container, kill_operator
+from support.trainers import ROOT, training_job, with_script
+
+FAULTS = (ROOT / "tests" / "faults" / "trainer.py").read_text()
+SIDECAR = "stepwarden-sidecar"
+SCRATCH = "/scratch"  # in the pods; on the node it is a folder of the trial's own
+ENOUGH = 60.0  # seconds from the fault until it is given up
+
+
+def faulty_job(name, fault, env, *, ranks, folder):
+    """Put two pods under torchrun with the ranks of a training in which one meets a fault."""
+    job = training_job(name, ["torchrun", "/srv/train.py"], nodes=2, env=env, numProcPerNode=ranks // 2)
+    if fault.name == "oom":
+        job["spec"]["template"]["spec"]["containers"][0]["resources"] = {"limits": {"memory": "2Gi"}}
+    return with_script(job, FAULTS, {"hostPath": {"path": str(folder)}})
+
+
+class Trial:
+    """One TrainingJob."""
+
+    def __init__(self, kube, cluster, fault, *, ranks, rank, step):  # noqa: PLR0913 - all named
+        """Begin; `cluster` is the namespace in which the operator runs."""
+        self.folder = Path(tempfile.mkdtemp(prefix="fault-"))
+        self.folder.chmod(0o777)
+        self.kube, self.cluster, self.fault = kube, cluster, fault
+        self.ranks, self.rank, self.step = ranks, rank, step
+        self.name, self.began = self.folder.name.replace("_", "-").lower(), self.folder / self.folder.name
+        env = environment(fault, rank, step, f"{SCRATCH}/{self.began.name}")
+        self.followers, self.pods, self.found = [], [], {}
+        kube.apply(*faulty_job(self.name, fault, env, ranks=ranks, folder=self.folder))
+
+    def play(self):
+        """See it through, and return what was seen."""
+        try:
+            self.follow()
+            self.breaks()
+            shown = self.meets()
+            if self.fault.lives:
+                self.kube("delete", "tj", self.name, "--wait=false")
+            ended = gone(self.began.name)
+            return self.outcome(shown, ended)
+        finally:
+            self.stop()
+
+    def follow(self):
+        """Follow the pods' logs: a job that fails takes its pods with it."""
+        self.pods = [self.kube.pod_of(self.name, index) for index in range(2)]
+        for pod in self.pods:
+            until("a container", lambda pod=pod: self.running(pod), told=lambda: self.kube.told(self.name))
+            argv = ["kubectl", f"--namespace={self.kube.namespace}", "logs", "-f", "--timestamps", pod]
+            with self.log(pod).open("w") as file:
+                self.followers.append(
+                    subprocess.Popen([*argv, "-c", "trainer"], env=self.kube.env, stdout=file)
+                )
+
+    def log(self, pod):
+        return self.folder / f"{pod}.log"
+
+    def running(self, pod):
+        statuses = self.kube.get("pod", pod)["status"].get("containerStatuses", [])
+        return any({"running", "terminated"} & one["state"].keys() for one in statuses)
+
+    def until_step(self, step):
+        until(f"step {step}", lambda: step_of(self.folder) >= step, told=lambda: self.kube.told(self.name))
+
+    def breaks(self):
+        """Break what is to be broken before the fault."""
+        if self.fault.beside:
+            self.until_step(5)
+        if self.fault.beside == NO_HUB:
+            kill_container(self.kube.get("pod", self.pods[0]), SIDECAR)
+        if self.fault.beside == NO_OPERATOR:
+            kill_operator(self.cluster)
+
+    def meets(self):
+        """Wait until the fault has begun, or do it, and until its finding is in the status; return when."""
+        if self.fault.name == "container":
+            self.until_step(self.step)
+            pod = self.kube.get("pod", self.pods[self.rank // (self.ranks // 2)])
+            self.began.write_text(str(time.time()))
+            kill_container(pod, "trainer")
+        elif self.fault.name == "cut":
+            self.until_step(self.step)
+            pod = self.kube.get("pod", self.pods[1])
+            self.began.write_text(str(time.time()))
+            with cut_off(pod):
+                return self.seen()
+        until("the fault", self.began.exists, told=lambda: self.kube.told(self.name))
+        return self.seen()
+
+    def seen(self):
+        """Wait for the finding in the status and the word in the logs; return when the finding was there."""
+        end, shown = time.monotonic() + ENOUGH, None
+        while time.monotonic() < end and not (shown and self.all_told()):
+            if not shown and (found := self.findings()):
+                shown, self.found = time.time(), found[0]
+            time.sleep(0.1)
+        return shown
+
+    def all_told(self):
+        silent = self.fault.kind == "RankStraggling" or self.fault.name == "cut"
+        return silent or len(self.told()) >= self.ranks - 1
+
+    def findings(self):
+        status = (self.kube.get("tj", self.name) or {}).get("status", {})
+        return [found for found in status.get("findings", []) if found["severity"] != "info"]
+
+    def told(self):
+        """Return when a rank's log said that another one is in trouble."""
+        found = {}
+        for pod in self.pods:
+            for line in self.log(pod).read_text().splitlines():
+                if match := TOLD.search(line):
+                    found.setdefault(int(match[1]), datetime.fromisoformat(line.split()[0]).timestamp())
+        return found
+
+    def outcome(self, shown, ended):
+        began = float(self.began.read_text())
+        lines = [line for pod in self.pods for line in self.log(pod).read_text().splitlines()]
+        return Outcome(
+            kind=self.found.get("kind"),
+            rank=self.found.get("rank"),
+            message=self.found.get("message", ""),
+            found=shown and shown - began,
+            told={rank: when - began for rank, when in self.told().items()},
+            ended=ended - began,
+            lines=lines,
+        )
+
+    def stop(self):
+        self.kube.tries("delete", "tj,configmap", self.name, "--wait=false")
+        gone(self.began.name)
+        for process in self.followers:
+            process.terminate()
+            process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
