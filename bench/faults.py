@@ -71,7 +71,7 @@ def once(fault: Any, where: str, ranks: int) -> tuple[int | None, Any]:
     """Try a fault at a random step of a random rank."""
     rank: int | None = random.randrange(ranks)  # noqa: S311 - no secret
     if fault.name == "cut":
-        rank = ranks - 1  # the last pod's link
+        rank = ranks - 1  # of the pod whose link it is
     step = random.randint(*fault.begins)  # noqa: S311 - no secret
     seen = trial(where, fault, ranks=ranks, rank=rank, step=step).play()
     rank = rank if fault.blamed else None
@@ -109,7 +109,6 @@ def row(fault: Any, where: str, ranks: int, outcomes: Sequence[tuple[int | None,
     """Make a row of the table."""
     named, times = [seen for rank, seen in outcomes if right(fault, rank, seen)], len(outcomes)
     last = [max(seen.told.values()) for seen in named if len(seen.told) >= ranks - 1]
-    silent = fault.kind == "RankStraggling" or fault.name == "cut"
     message = named[0].message.replace("|", "\\|").replace(f"{ROOT}/", "") if named else ""
     return [
         f"{fault.what} (`{fault.name}`)",
@@ -117,7 +116,7 @@ def row(fault: Any, where: str, ranks: int, outcomes: Sequence[tuple[int | None,
         str(ranks),
         f"`{fault.kind}`",
         f"{len(named)} of {times}",
-        "-" if silent else spread(last, times),
+        "-" if fault.kind == "RankStraggling" else spread(last, times),
         spread((seen.found for seen in named if seen.found is not None), times),
         "lives on" if fault.lives else spread((seen.ended for seen in named), times),
         f"{message:.160}",

@@ -62,7 +62,6 @@ HUNG = (
         what="the link between two pods is down",
         kind="RankHung",
         lives=True,
-        blamed=False,
         way="",
         steps=1000,
         where=(CLUSTER,),
