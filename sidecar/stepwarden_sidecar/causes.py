@@ -5,6 +5,7 @@ Once a rank is gone its peers fail in the collective that they share with it, so
 knows of the first. What failed first is told by the order of arrival at the hub: machines' clocks differ.
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
@@ -18,6 +19,7 @@ ROOM = 96 * 1024  # bytes of orders, which go into one datagram
 CUTS = (16 * 1024, 8 * 1024, 4 * 1024, 1024, 256, 0)  # characters of one string of evidence, tried in turn
 BRIEF = 1024  # characters of a consequence's traceback
 FAILED, HUNG = "RankFailed", "RankHung"
+TIMED_OUT = re.compile(r"\btim(ed|ing) ?out\b|\btime-?out\b", re.IGNORECASE)
 
 
 class Causes:
@@ -72,6 +74,12 @@ class Causes:
 def is_cause(finding: Finding) -> bool:
     """Whether a finding explains why other ranks fail."""
     return finding.severity == "critical" and finding.evidence.get("local") is not False
+
+
+def timed_out(finding: Finding) -> bool:
+    """Whether a rank failed as it had waited for another one for as long as its collectives may take."""
+    lost = finding.kind == FAILED and finding.evidence.get("local") is False
+    return lost and bool(TIMED_OUT.search(finding.message))
 
 
 def consequence(finding: Finding, cause: Finding) -> Finding:

@@ -106,6 +106,12 @@ class Job:
         return new
 
     @property
+    def gave_up(self) -> frozenset[int]:
+        """The ranks that failed as a collective timed out, and whose cause is not known yet."""
+        words = (finding for pending in self.pending.values() for finding in pending.seen.values())
+        return frozenset(each.rank for each in words if each.rank is not None and causes.timed_out(each))
+
+    @property
     def patience(self) -> float:
         """How long a lost peer's own word is waited for."""
         ended = any(known.report.state == "ended" for known in self.ranks.values())

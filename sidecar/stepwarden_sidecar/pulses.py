@@ -7,7 +7,7 @@ to know whether it has spoken again: clocks of machines may be an hour apart.
 
 import logging
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from stepwarden.probes.ranks import rank_hung, rank_straggling
@@ -76,8 +76,8 @@ class Pulses:
                 known.pulse, known.spoke = pulse, now
             self.hearts[pulse.rank].excused |= bool(PAUSES & set(pulse.marks))
 
-    def look(self, ranks: Mapping[int, Known], now: float) -> list[Finding]:
-        """Judge the ranks that are known, now and then; return what is new."""
+    def look(self, ranks: Mapping[int, Known], now: float, gave_up: Collection[int] = ()) -> list[Finding]:
+        """Judge the ranks that are known, now and then; return what is new. `gave_up`: who waits no more."""
         if self.looked is not None and now < self.looked + EVERY:
             return []
         self.wake(now)
@@ -88,7 +88,7 @@ class Pulses:
             if known.report.state == "held":
                 self.since = now
                 self.starts.clear()
-        return [*self.hangs(ranks, now), *self.straggles(ranks, now)]
+        return [*self.hangs(ranks, now, gave_up), *self.straggles(ranks, now)]
 
     def wake(self, now: float) -> None:
         """Begin, or go on; after a sleep of the hub's own, as if it had not been."""
@@ -101,12 +101,12 @@ class Pulses:
                 heart.shift(gap)
         self.looked = now
 
-    def hangs(self, ranks: Mapping[int, Known], now: float) -> list[Finding]:
+    def hangs(self, ranks: Mapping[int, Known], now: float, gave_up: Collection[int]) -> list[Finding]:
         """Look for ranks that hang; what lasts is said once."""
         settings = self.settings.get(rank_hung.KIND)
         if settings is None:
             return []
-        verdict = rank_hung.judge(self.seen(ranks, now), settings, self.expected)
+        verdict = rank_hung.judge(self.seen(ranks, now), settings, self.expected, gave_up)
         before, self.hung = self.hung, kept(self.hung, verdict)
         if before and not self.hung:
             self.over.append(before)

@@ -204,7 +204,7 @@ class Sidecar:
         job.heard((rank.report(self.settings.pod, now) for rank in self.ranks), now)
         self.publish(job.settle(float("inf") if self.closing else now))
         self.publish(job.compared(self.replicas.compare(job.gone, now, closing=self.closing)))
-        self.publish(job.compared(self.pulses.look(job.ranks, now)))
+        self.publish(job.compared(self.pulses.look(job.ranks, now, job.gave_up)))
         while self.pulses.over:
             job.causes.over(self.pulses.over.pop())
         orders = holding.decide(self.orders, self.instruction, job.views(), now, anew=job.begun_anew())

@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 import time
+from datetime import timedelta
 from pathlib import Path
 
 import torch
@@ -109,6 +110,7 @@ WAYS = {
     "sigstop": lambda: os.kill(os.getpid(), signal.SIGSTOP),
     "clock": chained,
     "unmatched": caught,
+    "timeout": lambda: time.sleep(60),
 }
 
 
@@ -117,7 +119,8 @@ def main():
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     layer = Layer()
-    model = DistributedDataParallel(layer)
+    group = dist.new_group(timeout=timedelta(seconds=6)) if NAME == "timeout" else None
+    model = DistributedDataParallel(layer, process_group=group)
     optimizer = torch.optim.SGD(model.parameters(), 0.01)
     for step in range(STEPS):
         optimizer.zero_grad()

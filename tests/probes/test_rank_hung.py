@@ -40,10 +40,16 @@ EVENT = USERS + 2 * LIBRARY.format("threading")
 QUEUE = USERS + LIBRARY.format("queue") + LIBRARY.format("threading")
 REQUEST = USERS + LIBRARY.format("ssl")
 
+ACQUIRES = USERS + "    self.guard.acquire(timeout=60)\n"
+WITHIN = USERS + "    with self._lock:\n"
+CLOCKS = USERS + "    with clock(), blocks.open('acquired'):\n"
+
 BAD = {
     "an event that nobody sets": [waiting(0), still(1, "data", marks=("locked",), stack=EVENT)],
     "an empty queue": [waiting(0, 31.0), still(1, "data", 31.0, marks=("locked",), stack=QUEUE)],
     "a lock between two steps": [waiting(0), still(1, "data", marks=("locked",))],
+    "a lock that C waits for": [waiting(0), still(1, "data", marks=("sleeping",), stack=ACQUIRES)],
+    "a lock by its with": [waiting(0), still(1, "data", marks=("sleeping",), stack=WITHIN)],
     "sleeps in its forward": [still(0, "backward"), still(1, "forward", marks=("sleeping",))],
     "stands in its forward": [waiting(0), still(1, "forward")],
     "sleeps in a hook of its backward": [
@@ -100,6 +106,7 @@ HEALTHY = {
     "saves, and the others meet in a barrier": [waiting(0, 100.0, "barrier"), still(1, "data", 100.0)],
     "a queue that fills again": [waiting(0, 20.0), still(1, "data", 20.0, marks=("locked",), stack=QUEUE)],
     "an upload": [waiting(0, 20.0), still(1, "data", 20.0, marks=("locked",), stack=REQUEST)],
+    "something that is no lock": [waiting(0), still(1, "data", marks=("sleeping",), stack=CLOCKS)],
     "saves": [waiting(0, 300.0), still(1, "data", 300.0, marks=("checkpointing",))],
     "compiles": [waiting(0, 300.0), rank(1, "forward", marks=("compiling",), unmoved=300.0)],
     "compiles and holds the interpreter": [
@@ -144,6 +151,26 @@ def test_healthy_ranks_are_let_be(seen):
 def test_who_waits_for_a_rank_that_is_held_or_failed_is_not_judged(state):
     verdict = judge(waiting(0, 300.0), rank(1, state=state))
     assert (verdict.status, verdict.reason) == ("unknown", "NotRunning")
+
+
+def test_a_collective_that_timed_out_names_who_did_not_come():
+    reads = still(1, "data", 5.0, marks=("loading",))
+    ranks = [waiting(0, 5.0, state="failed"), reads, waiting(2, 4.0)]
+    assert rank_hung.judge(ranks, rank_hung.DEFAULTS).status == "unknown"
+    verdict = rank_hung.judge(ranks, rank_hung.DEFAULTS, gave_up={0})
+    assert (verdict.reason, verdict.finding.rank) == ("Missing", 1)
+    assert "rank 1 keeps rank 0 waiting for 5.0 s in all_reduce" in verdict.finding.message
+
+
+@pytest.mark.parametrize(
+    "ranks",
+    [
+        pytest.param([waiting(0, 5.0), waiting(1, 5.0)], id="all-have-come"),
+        pytest.param([rank(0), still(1, "data")], id="nobody-is-known-to-have-waited"),
+    ],
+)
+def test_a_collective_that_timed_out_of_which_no_more_is_known_blames_nobody(ranks):
+    assert rank_hung.judge(ranks, rank_hung.DEFAULTS, gave_up={0}).status == "ok"
 
 
 def test_without_a_pulse_nothing_is_known():

@@ -52,6 +52,26 @@ def test_who_lost_a_peer_waits_for_that_peer_s_failure_however_the_two_arrive(ca
     assert told.rank == 1
 
 
+@pytest.mark.parametrize(
+    ("words", "local", "known"),
+    [
+        ("Timed out waiting 12000ms for recv operation to complete", False, {0}),
+        ("Rank 1 failed to pass monitoredBarrier in 5000 ms: timing out", False, {0}),
+        ("Connection closed by peer", False, set()),
+        ("the data server: timeout", True, set()),
+    ],
+)
+def test_who_waited_in_vain_is_known_until_the_cause_is(words, local, known):
+    made = job()
+    made.found([replace(failed(0, local=local), message=words)], 0.0)
+    assert made.gave_up == known
+    hang = replace(failed(1), kind="RankHung")
+    made.compared([hang])
+    [said] = made.settle(0.1)
+    assert made.gave_up == set()
+    assert said.evidence.get("because") == (None if local else 1)
+
+
 def test_without_a_cause_a_lost_peer_is_said_as_it_is_and_explains_nobody_else():
     made = job()
     assert published(made, 0.0, failed(0, local=False), failed(2, local=False)) == []

@@ -50,6 +50,7 @@ FAILED = (
 HUNG = (
     Fault(name="sigstop", what="SIGSTOP: the process stands still", kind="RankHung", lives=True),
     Fault(name="sleep", what="a rank that sleeps in its forward", kind="RankHung", lives=True),
+    Fault(name="timeout", what="a rank for which a collective timed out, 6 s", kind="RankHung"),
     Fault(
         name="unmatched",
         what="a rank that is in another collective",

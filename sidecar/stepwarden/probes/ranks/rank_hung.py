@@ -5,7 +5,7 @@ Someone has to be waiting: a pause that nobody waits for hurts nobody. How long 
 job's own pace, and by what the missing rank is at: an evaluation on one rank alone is healthy.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 
 from stepwarden.probes.naming import of_ranks
@@ -34,8 +34,19 @@ PAIRED = frozenset(
 )  # they meet under other names
 
 
-def judge(seen: Sequence[Seen], settings: Mapping[str, float], expected: int | None = None) -> Verdict:
-    """Judge what all ranks are at. `expected`: how many there are, where that is known."""
+def judge(
+    seen: Sequence[Seen],
+    settings: Mapping[str, float],
+    expected: int | None = None,
+    gave_up: Collection[int] = (),
+) -> Verdict:
+    """
+    Judge what all ranks are at.
+
+    `expected`: how many there are, where that is known. `gave_up`: the ranks whose collectives timed out.
+    """
+    if gave_up and (verdict := for_nothing(seen, settings, gave_up)):
+        return verdict
     states = {each.state for each in seen}
     if "held" in states or "failed" in states:
         return Verdict("unknown", "NotRunning", "a rank is held, or has failed: the others wait for that")
@@ -52,6 +63,18 @@ def judge(seen: Sequence[Seen], settings: Mapping[str, float], expected: int | N
     if len(seen) == 1 and expected in {None, 1}:
         return alone(live[0], seen, limits)
     return nobody_waits(live, seen, limits, whole=len(here) == len(live))
+
+
+def for_nothing(
+    seen: Sequence[Seen], settings: Mapping[str, float], gave_up: Collection[int]
+) -> Verdict | None:
+    """Judge whom ranks have waited for that wait no more: the time that the user gave them is over."""
+    live = [each for each in seen if each.state == "running" or each.rank in gave_up]
+    waited = [each for each in live if each.rank in gave_up and each.waits]
+    away = [
+        each for each in live if each.rank not in gave_up and not each.waits and not each.pulse.collective
+    ]
+    return words.missing(away, waited, seen, pace(live, settings)) if waited and away else None
 
 
 def for_others(  # noqa: PLR0913, PLR0917 - who waits, who doesn't, all of them, and what is asked of them

@@ -11,6 +11,9 @@ PAUSES = frozenset({"evaluating", "checkpointing", "compiling"})  # marks of wha
 OWN = frozenset({"sleeping", "loading", "locked"})  # marks of a rank that waits for no other rank
 TRAINING = frozenset({"forward", "backward", "optimizer"})
 FRAME = re.compile(r'File "([^"]+)", line \d+')
+LOCK = re.compile(
+    r"\.acquire\(|^\s*with\b.*(?<![a-z])r?lock(?![a-z])", re.IGNORECASE
+)  # of threading: C has no frames
 AT_WORK = (
     *("/queue.py", "/selectors.py", "/socket.py", "/ssl.py", "/subprocess.py"),
     *("/multiprocessing/", "/concurrent/", "/asyncio/"),
@@ -52,8 +55,10 @@ class Seen:
 
         Behind a queue, a future, a process or a connection somebody may be at work for it.
         """
-        callers = [file for file in FRAME.findall(self.pulse.stack) if not file.endswith("/threading.py")]
-        return "locked" in self.pulse.marks and not any(part in "".join(callers[-1:]) for part in AT_WORK)
+        stack = self.pulse.stack
+        callers = [file for file in FRAME.findall(stack) if not file.endswith("/threading.py")]
+        locked = "locked" in self.pulse.marks or bool(LOCK.search(stack.rstrip("\n").rpartition("\n")[2]))
+        return locked and not any(part in "".join(callers[-1:]) for part in AT_WORK)
 
     @property
     def stuck(self) -> bool:
