@@ -6,10 +6,12 @@ knows of the first. What failed first is told by the order of arrival at the hub
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from stepwarden.probes.naming import of_ranks
+from stepwarden.probes.ranks.hung_words import EVENLY
 from stepwarden.wire import Finding, Orders, to_line
 
 WAIT = 3.0  # seconds that the failure of a rank which lost its peer waits for that peer's
@@ -33,9 +35,9 @@ class Causes:
         """The cause of what fails from here on."""
         return next((each for each in self.told if is_cause(each)), None)
 
-    def judge(self, finding: Finding, *, late: bool) -> Finding | None:
+    def judge(self, finding: Finding, *, late: bool, ended: Sequence[int] = ()) -> Finding | None:
         """
-        Return a finding as it is published; None: its cause is still waited for.
+        Return a finding as it is published; None: its cause is waited for. `ended`: ranks that ended well.
 
         `evidence.local` of a failure is True where it began in its own rank, False where a peer was lost,
         and absent where nobody knows, as with SIGKILL: then it is a consequence only of an earlier cause.
@@ -46,7 +48,9 @@ class Causes:
         cause = self.first or self.named(finding)
         if cause is not None and cause.rank != finding.rank:
             return consequence(finding, cause)
-        return None if local is False and not late else finding
+        if local is None:
+            return finding
+        return left_behind(finding, ended) if late else None
 
     def named(self, finding: Finding) -> Finding | None:
         """Return what a rank was told, and ended for: it was freed from a collective by that."""
@@ -74,6 +78,15 @@ class Causes:
 def is_cause(finding: Finding) -> bool:
     """Whether a finding explains why other ranks fail."""
     return finding.severity == "critical" and finding.evidence.get("local") is not False
+
+
+def left_behind(finding: Finding, ended: Sequence[int]) -> Finding:
+    """Say of a rank that lost its peers which of them had ended, without a fault of their own."""
+    if not ended:
+        return finding
+    verb = "has" if len(ended) == 1 else "have"
+    message = f"{finding.message}; {of_ranks(ended)} {verb} ended before: {EVENLY}"
+    return replace(finding, message=message, evidence={**finding.evidence, "ended": list(ended)})
 
 
 def timed_out(finding: Finding) -> bool:

@@ -88,7 +88,7 @@ class Job:
         made = []
         for finding, pending in sorted(((self.merged(each), self.pending[each]) for each in done), key=lost):
             late = now >= pending.since + self.patience or len(self.pending) > KEPT
-            judged = self.causes.judge(finding, late=late)
+            judged = self.causes.judge(finding, late=late, ended=self.ended)
             if judged is not None:
                 del self.pending[key(finding)]
                 self.causes.published([judged])
@@ -106,6 +106,11 @@ class Job:
         return new
 
     @property
+    def ended(self) -> tuple[int, ...]:
+        """The ranks that have ended by their own word."""
+        return tuple(sorted(rank for rank, known in self.ranks.items() if known.report.state == "ended"))
+
+    @property
     def gave_up(self) -> frozenset[int]:
         """The ranks that failed as a collective timed out, and whose cause is not known yet."""
         words = (finding for pending in self.pending.values() for finding in pending.seen.values())
@@ -114,8 +119,7 @@ class Job:
     @property
     def patience(self) -> float:
         """How long a lost peer's own word is waited for."""
-        ended = any(known.report.state == "ended" for known in self.ranks.values())
-        return causes.ENDED if ended else causes.WAIT
+        return causes.ENDED if self.ended else causes.WAIT
 
     def merged(self, which: Key) -> Finding:
         """Make one finding of what ranks say of it."""

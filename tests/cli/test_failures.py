@@ -81,3 +81,23 @@ def test_a_rank_that_ends_well_is_no_failure(stepwarden, ending):
     done = stepwarden("run", "--nproc", "2", "--report", "r", "--", script)
     assert done.returncode == 0, done.stderr
     assert not read_findings(stepwarden.folder / "r" / "findings.jsonl")
+
+
+def test_a_rank_that_ends_well_before_the_others_is_named_in_their_failure(stepwarden):
+    script = stepwarden.script(
+        "import sys, torch\n"
+        "import torch.distributed as dist\n"
+        "dist.init_process_group('gloo')\n"
+        "model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(2, 1))\n"
+        "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "for step in range(8 - 4 * dist.get_rank()):\n"
+        "    model(torch.ones(1, 2)).sum().backward()\n"
+        "    optimizer.step()\n"
+        "if dist.get_rank() == 1: sys.exit(0)\n"
+    )
+    done = stepwarden("run", "--nproc", "2", "--on-anomaly", "observe", "--report", "r", "--", script)
+    assert done.returncode == 1, done.stderr
+    found = read_findings(stepwarden.folder / "r" / "findings.jsonl")
+    [finding] = [each for each in found if each.kind == "RankFailed"]
+    assert (finding.severity, finding.rank, finding.evidence["ended"]) == ("critical", 0, [1])
+    assert "rank 1 has ended before: let every rank take the same number of steps" in done.stderr

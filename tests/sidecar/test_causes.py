@@ -95,6 +95,15 @@ def test_a_rank_that_ended_by_its_own_word_may_still_turn_out_to_be_the_cause():
     assert published(made, 9.0, failed(2, local=False, step=6)) == [(2, "info", 1)]
 
 
+def test_who_lost_a_peer_that_ended_well_says_so():
+    made = job()
+    made.heard([state(1, "ended"), state(2, "ended")], 0.0)
+    made.found([failed(0, local=False)], 0.0)
+    [said] = made.settle(ENDED)
+    assert (said.rank, said.evidence["ended"]) == (0, [1, 2])
+    assert said.message.startswith("end 0; ranks 1 and 2 have ended before: let every rank take")
+
+
 def test_two_faults_of_their_own_are_two_causes():
     made = job()
     assert published(made, 0.0, failed(0, local=True), failed(1, local=True)) == [
