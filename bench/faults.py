@@ -36,6 +36,7 @@ COLUMNS = (
     "all ranks ended, s",
     "what one sees",
 )
+WHERE = ("machine", "cluster")
 KEY = 3  # columns that tell a row from others
 
 
@@ -44,7 +45,7 @@ def main(options: Sequence[str] | None = None) -> int:
     from faultbook import FAULTS  # noqa: PLC0415 - found by the path above
 
     parser = argparse.ArgumentParser("bench faults", description=__doc__)
-    parser.add_argument("--where", default="machine,cluster")
+    parser.add_argument("--where", default=",".join(WHERE))
     parser.add_argument("--times", type=int, default=20)
     parser.add_argument("--ranks", default="2,4")
     parser.add_argument("--only", default="")
@@ -135,12 +136,15 @@ def spread(seconds: Iterable[float], times: int) -> str:
 
 def write(line: Sequence[str]) -> None:
     """Put a row into the page's table, in the place of the one of the same fault, place and ranks."""
+    from faultbook import FAULTS  # noqa: PLC0415 - found by the path above
+
     head, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
     table, rest = rest.split(END)
-    rows = [one[2:-2].split(" | ") for one in table.splitlines()[2:]]
-    others = [one for one in rows if one[:KEY] != list(line[:KEY])]
-    place = next((at for at, one in enumerate(rows) if one[:KEY] == list(line[:KEY])), len(others))
-    lines = [COLUMNS, ["---"] * len(COLUMNS), *others[:place], line, *others[place:]]
+    known = [one[2:-2].split(" | ") for one in table.splitlines()[2:]]
+    faults = [f"{fault.what} (`{fault.name}`)" for fault in FAULTS]
+    rows = [one for one in known if one[:KEY] != list(line[:KEY]) and one[0] in faults] + [list(line)]
+    rows.sort(key=lambda one: (WHERE.index(one[1]), one[2], faults.index(one[0])))
+    lines = [COLUMNS, ["---"] * len(COLUMNS), *rows]
     text = "".join("| " + " | ".join(one) + " |\n" for one in lines)
     PAGE.write_text(head + BEGIN + text + END + rest, encoding="utf-8")
 
