@@ -39,6 +39,7 @@ def ends(folders):
     assert done.returncode == 0, done.stderr
     codes = json.loads((folder / "codes.json").read_text())
     lives.wait(lambda lives: len(lives.closed) == len(codes))
+    sidecar.catch_up()
     yield {
         way: seen(folder, sidecar, lives, rank, way, code) for rank, (way, code) in enumerate(codes.items())
     }

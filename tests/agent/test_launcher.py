@@ -60,6 +60,7 @@ def test_all_that_ended_badly_is_told_at_the_first_failure(torchrun, lives):
     first, _, last = started(torchrun, lives.path.parent)
     made = torchrun.ProcessFailure(pid=first, exitcode=3)
     assert (made.pid, made.exitcode, type(made)) == (first, 3, Failure)
+    lives.wait(lambda lives: len(lives.heard) == 2)
     assert {said.pid: (said.code, said.asked) for said in lives.heard} == {
         first: (3, False),
         last: (4, False),
@@ -77,6 +78,7 @@ def test_what_torchrun_ends_itself_is_told_as_such_and_a_new_attempt_begins_anew
     again = torchrun.PContext()
     again.start()
     torchrun.ProcessFailure(again.subprocess_handlers[0].proc.pid, 3)
+    lives.wait(lambda lives: len(lives.heard) == 5)
     assert [said.asked for said in lives.heard[3:]] == [False, False]
 
 
