@@ -145,7 +145,7 @@ def test_a_second_ctrl_c_kills(stepwarden):
     process.send_signal(signal.SIGINT)
     assert "once more kills them" in process.stderr.readline()
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=20)
+    process.communicate(timeout=60)
     assert process.returncode == 130
     stepwarden.until_gone()
 

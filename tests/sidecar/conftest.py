@@ -24,7 +24,7 @@ from stepwarden.wire import (
     to_line,
 )
 
-DEADLINE = 20.0
+DEADLINE = 60.0
 TOKEN = "a-token"  # noqa: S105 - a test's
 
 

@@ -26,7 +26,7 @@ async def test_a_finding_of_two_ranks_answers_a_long_poll(sidecar, agent):
     for rank in ranks:
         rank.finds(3, local=rank.rank == 1)
         rank.takes(3)
-    report = await asyncio.wait_for(poll, 10)
+    report = await asyncio.wait_for(poll, 60)
     [finding] = report.findings
     assert (finding.kind, finding.step, finding.rank, finding.ranks) == (NAN, 3, 1, (0, 1))
     assert (finding.parameter, finding.message) == ("p1", "gradient of rank 1 is NaN")
