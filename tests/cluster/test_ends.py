@@ -66,7 +66,7 @@ def test_what_keeps_pods_from_running_is_a_condition_in_seconds(kube, obstacle):
         found = kube.condition("stuck", "PodsReady")
         return found if found.get("reason") in reasons else None
 
-    found = until("the condition", shown, 30, lambda: kube.told("stuck"))
+    found = until("the condition", shown, 120, lambda: kube.told("stuck"))
     assert found["status"] == "False"
     assert words in found["message"]
     assert kube.row("stuck")["STATE"] == "Pending"

@@ -26,22 +26,22 @@ def test_the_hold_and_the_findings_outlast_the_hub(kube):
     kube.apply(*loop_job("loop", nodes=2, env={"BAD_STEP": 5}, onFinding=skip))
     kube.until_step("loop", 8)
     first, second = kube.pod_of("loop", 0), kube.pod_of("loop", 1)
-    until("pod 0 is the hub", lambda: leads(kube, first), 30)
-    until("the finding is in the status", lambda: kube.row("loop")["FINDINGS"] == "1", 30)
+    until("pod 0 is the hub", lambda: leads(kube, first), 120)
+    until("the finding is in the status", lambda: kube.row("loop")["FINDINGS"] == "1", 120)
     kube.plugin("hold", "loop")
-    kube.until_state("loop", "Held", 30)
+    kube.until_state("loop", "Held", 120)
     step = kube.row("loop")["STEP"]
     kill_container(kube.get("pod", first), SIDECAR)
     killed = time.monotonic()
-    until("pod 1 is the hub", lambda: leads(kube, second), 30, lambda: kube("logs", second, "-c", SIDECAR))
+    until("pod 1 is the hub", lambda: leads(kube, second), 120, lambda: kube("logs", second, "-c", SIDECAR))
     assert time.monotonic() - killed < 20  # about two: kubectl is asked for the log
-    until("the sidecar is back", lambda: restarts(kube, first) == 1, 60)
-    until("it follows", lambda: follows(kube, first), 60, lambda: kube("logs", first, "-c", SIDECAR))
+    until("the sidecar is back", lambda: restarts(kube, first) == 1, 120)
+    until("it follows", lambda: follows(kube, first), 120, lambda: kube("logs", first, "-c", SIDECAR))
     assert kube.row("loop")["STATE"] == "Held"
     assert kube.row("loop")["STEP"] == step
     kube.plugin("resume", "loop")
-    kube.until_state("loop", "Running", 60)
-    kube.until_step("loop", int(step) + 5, 60)
+    kube.until_state("loop", "Running", 120)
+    kube.until_step("loop", int(step) + 5, 120)
     assert kube.row("loop")["FINDINGS"] == "1"
     finish(kube, "loop")
     kube.until_state("loop", "Complete")

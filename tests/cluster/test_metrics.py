@@ -85,7 +85,7 @@ def test_prometheus_holds_every_metric_of_the_docs(kube, prometheus):
     def missing():
         return wanted - set(prometheus("label/__name__/values"))
 
-    until("every metric", lambda: not missing(), 60, lambda: f"missing: {sorted(missing())}")
+    until("every metric", lambda: not missing(), 120, lambda: f"missing: {sorted(missing())}")
     found = prometheus("query?query=stepwarden_step")["result"]
     steps = [one["metric"] for one in found if one["metric"]["namespace"] == kube.namespace]
     mine = {(step["pod"], step["rank"]) for step in steps}

@@ -33,7 +33,7 @@ def test_killed_at_every_turn_of_the_story(cluster, kube):
     assert kube.pods("story") == before
     [finding] = kube.get("tj", "story")["status"]["findings"]
     assert (finding["kind"], finding["step"]) == ("NonFiniteGradient", 10)
-    until("the last Event", lambda: ("Completed", 1) in kube.events("story"), 30)
+    until("the last Event", lambda: ("Completed", 1) in kube.events("story"), 120)
     told = ["Created", "Started", "FindingMade", "Held", "Resumed", "Completed"]
     assert sorted(kube.events("story")) == sorted((reason, 1) for reason in told)
 
@@ -46,10 +46,10 @@ def test_deleted_while_the_operator_is_away(cluster, kube):
     name = deployment["metadata"]["name"]
     cluster("scale", "deployment", name, "--replicas=0")
     try:
-        until("no operator", lambda: not cluster.items("pods", "-l", OPERATOR), 60)
+        until("no operator", lambda: not cluster.items("pods", "-l", OPERATOR), 120)
         kube("delete", "tj", "orphan", "--wait", "--timeout=30s")
         kinds = "jobs,pods,services,secrets"
-        until("the children are gone", lambda: not kube.items(kinds), 60, lambda: kube.told("orphan"))
+        until("the children are gone", lambda: not kube.items(kinds), 120, lambda: kube.told("orphan"))
         kube.apply(shell_job("late", "true"))
         assert kube.row("late")["STATE"] == ""
     finally:

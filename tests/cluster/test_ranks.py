@@ -55,7 +55,7 @@ def test_a_killed_container_is_told_in_the_other_pods_log(kube, follow):
     kube.until_state("killed", "Failed")
     found = finding(kube, "killed", "RankFailed")
     assert found["rank"] == 1, kube.told("killed")
-    until("rank 0 says so", lambda: tellers([log], 1) == {0}, 30, log.read_text)
+    until("rank 0 says so", lambda: tellers([log], 1) == {0}, 120, log.read_text)
     assert kube.condition("killed", "Failed")["reason"] == "RankFailed"
 
 
@@ -87,5 +87,5 @@ def test_a_cut_between_two_pods_is_a_hang_of_which_the_pods_say_where_they_are(k
     kube.apply(*loop_job("cut", nodes=2, onFinding=hung))
     kube.until_step("cut", 30)
     with cut_off(kube.get("pod", kube.pod_of("cut", 1))):
-        found = until("the hang", lambda: finding(kube, "cut", "RankHung"), 60, lambda: kube.told("cut"))
+        found = until("the hang", lambda: finding(kube, "cut", "RankHung"), 120, lambda: kube.told("cut"))
     assert "all_reduce" in str(found)

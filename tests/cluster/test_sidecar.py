@@ -29,10 +29,10 @@ def test_a_killed_sidecar_comes_back_and_knows_what_was_found(kube):
     kube.until_step("loop", 8)
     pod = kube.pod_of("loop")
     known = [("NonFiniteGradient", "1.0")]
-    until("the finding", lambda: findings_told(kube, pod) == known, 30)
+    until("the finding", lambda: findings_told(kube, pod) == known, 120)
     kill_container(kube.get("pod", pod), "stepwarden-sidecar")
-    until("it is back", lambda: containers(kube, pod)["stepwarden-sidecar"]["restartCount"] == 1, 60)
-    until("it knows", lambda: findings_told(kube, pod) == known, 60, lambda: kube.told("loop"))
+    until("it is back", lambda: containers(kube, pod)["stepwarden-sidecar"]["restartCount"] == 1, 120)
+    until("it knows", lambda: findings_told(kube, pod) == known, 120, lambda: kube.told("loop"))
     kube.until_step("loop", int(kube.row("loop")["STEP"]) + 20)
     steps = [int(step) for step in re.findall(r"step (\d+)", kube("logs", pod, "-c", "trainer"))]
     assert steps == list(range(len(steps)))
