@@ -155,7 +155,12 @@ def test_ranks_that_torchrun_starts_again_are_held_before_their_first_update(ste
     assert until(hub.held, LONG) - 1 >= 5
     ranks = {variables_of(pid).get("LOCAL_RANK"): pid for pid in stepwarden.left()}
     os.kill(ranks["1"], signal.SIGKILL)
-    assert until(lambda: hub.held() == 1, LONG)
+    try:
+        until(lambda: hub.held() == 1, 120)
+    except pytest.fail.Exception:
+        job = hub.job()
+        process.terminate()
+        pytest.fail(f"{job}\n{process.communicate()}")
     again = {variables_of(pid).get("LOCAL_RANK"): pid for pid in stepwarden.left()}
     assert not {ranks["0"], ranks["1"]} & {again["0"], again["1"]}
     hub.release()

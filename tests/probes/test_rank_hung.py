@@ -3,37 +3,9 @@
 import dataclasses
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from pulsing import STACK, USERS, judge, rank, still, waiting
 
 from stepwarden.probes.ranks import rank_hung
-from stepwarden.probes.ranks.seen import Seen
-from stepwarden.pulse import Pulse
-
-FIT = {"steps": 40, "median": 0.1, "spread": 0.01, "longest": 0.2, "file": "/x/train.py", "line": 30}
-FRESH = {"silent": 0.1, "state": "running", "cut": False, "unmoved": 0.0, "within": 1e9}
-
-
-def rank(number, phase="data", **more):
-    """A rank that makes ten steps a second."""
-    seen = {name: more.pop(name, default) for name, default in FRESH.items()}
-    return Seen(pulse=Pulse(rank=number, step=8, time=1.0, phase=phase, **FIT | more), **seen)
-
-
-def waiting(number, seconds=2.5, name="all_reduce", **more):
-    return rank(number, "backward", collective=name, waiting=seconds, sequence=41, **more)
-
-
-def still(number, phase, seconds=2.5, **more):
-    return rank(number, phase, still=seconds, unmoved=seconds, **more)
-
-
-def judge(*seen, expected=None, **settings):
-    return rank_hung.judge(seen, {**rank_hung.DEFAULTS, **settings}, expected)
-
-
-STACK = '  File "/lib/torch/autograd/graph.py", line 8, in run\n'
-USERS = '  File "/lib/torch/autograd/graph.py", line 8, in run\n  File "/x/train.py", line 9, in hook\n'
 
 LIBRARY = '  File "/usr/lib/python3.11/{}.py", line 9, in wait\n'
 EVENT = USERS + 2 * LIBRARY.format("threading")
@@ -251,57 +223,6 @@ def test_the_sentence_says_who_where_and_what_to_look_at(missing, said):
 def test_the_limit_can_be_set():
     assert judge(waiting(0, 3.5), still(1, "forward", 3.5), seconds=4.0).status == "ok"
     assert judge(waiting(0, 1.2), still(1, "forward", 1.2), seconds=1.0).status == "bad"
-
-
-durations = st.one_of(st.none(), st.floats(allow_nan=True), st.floats(0, 100))
-seconds = st.floats() | st.floats(0, 1000)
-pulses = st.builds(
-    Pulse,
-    rank=st.integers(0, 3),
-    step=st.integers(-(2**63), 2**63 - 1),
-    time=seconds,
-    phase=st.sampled_from(["starting", "data", "forward", "backward", "optimizer"]),
-    still=seconds,
-    stack=st.sampled_from(["", STACK, USERS, "x"]),
-    file=st.none() | st.text(max_size=5),
-    line=st.none() | st.integers(-(2**63), 2**63 - 1),
-    collective=st.sampled_from(["", "", "all_reduce", "barrier", "send"]),
-    sequence=st.integers(-(2**63), 2**63 - 1),
-    waiting=seconds,
-    marks=st.lists(st.sampled_from(["locked", "sleeping", "evaluating", "?"]), max_size=2).map(tuple),
-    median=durations,
-    spread=durations,
-    longest=durations,
-    steps=st.integers(-(2**63), 2**63 - 1) | st.integers(5, 9),
-)
-ranks = st.builds(
-    Seen,
-    pulse=pulses,
-    state=st.sampled_from(["running", "running", "running", "held", "failed", "ended"]),
-    silent=seconds,
-    cut=st.booleans(),
-    unmoved=seconds,
-    within=seconds,
-)
-
-
-@given(st.lists(ranks, max_size=5), st.none() | st.integers(1, 5))
-def test_any_pulses_are_judged(seen, expected):
-    verdict = judge(*seen, expected=expected)
-    assert (verdict.finding is not None) == (verdict.status == "bad")
-
-
-@given(
-    median=st.floats(0.01, 20.0),
-    jitter=st.lists(st.floats(0.0, 1.0), min_size=2, max_size=8),
-    into=st.floats(0.0, 1.0),
-)
-def test_a_rank_that_is_late_by_no_more_than_its_job_often_is_never_hangs(median, jitter, into):
-    """All but the first wait for the time that the first one needs: up to thrice the median."""
-    waits = 3 * median * into
-    pace = {"median": median, "spread": 0.2 * median, "longest": 3 * median}
-    others = [waiting(1 + number, waits * part, **pace) for number, part in enumerate(jitter)]
-    assert judge(still(0, "forward", waits, **pace), *others).status == "ok"
 
 
 def test_a_rank_as_told_has_no_words_that_json_does_not_know():
