@@ -10,8 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from stepwarden.probes.naming import of_ranks
-from stepwarden.probes.ranks.hung_words import EVENLY
+from stepwarden.probes.ranks.hung_words import have_ended
 from stepwarden.wire import Finding, Orders, to_line
 
 WAIT = 3.0  # seconds that the failure of a rank which lost its peer waits for that peer's
@@ -84,8 +83,7 @@ def left_behind(finding: Finding, ended: Sequence[int]) -> Finding:
     """Say of a rank that lost its peers which of them had ended, without a fault of their own."""
     if not ended:
         return finding
-    verb = "has" if len(ended) == 1 else "have"
-    message = f"{finding.message}; {of_ranks(ended)} {verb} ended before: {EVENLY}"
+    message = f"{finding.message}; {have_ended(ended, ' before')}"
     return replace(finding, message=message, evidence={**finding.evidence, "ended": list(ended)})
 
 

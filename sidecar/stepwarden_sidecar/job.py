@@ -85,10 +85,11 @@ class Job:
     def settle(self, now: float) -> list[Finding]:
         """Publish the findings that nothing more is to be waited for; return them."""
         done = [each for each, pending in self.pending.items() if self.is_settled(each, pending, now)]
-        made = []
+        made, ended = [], self.ended
+        patience = causes.ENDED if ended else causes.WAIT  # for a lost peer's own word
         for finding, pending in sorted(((self.merged(each), self.pending[each]) for each in done), key=lost):
-            late = now >= pending.since + self.patience or len(self.pending) > KEPT
-            judged = self.causes.judge(finding, late=late, ended=self.ended)
+            late = now >= pending.since + patience or len(self.pending) > KEPT
+            judged = self.causes.judge(finding, late=late, ended=ended)
             if judged is not None:
                 del self.pending[key(finding)]
                 self.causes.published([judged])
@@ -115,11 +116,6 @@ class Job:
         """The ranks that failed as a collective timed out, and whose cause is not known yet."""
         words = (finding for pending in self.pending.values() for finding in pending.seen.values())
         return frozenset(each.rank for each in words if each.rank is not None and causes.timed_out(each))
-
-    @property
-    def patience(self) -> float:
-        """How long a lost peer's own word is waited for."""
-        return causes.ENDED if self.ended else causes.WAIT
 
     def merged(self, which: Key) -> Finding:
         """Make one finding of what ranks say of it."""

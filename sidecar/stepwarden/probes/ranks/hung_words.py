@@ -11,9 +11,6 @@ from stepwarden.wire import Finding, Verdict
 
 QUIET = 2.0  # seconds without a word; one a second is usual
 SHOWN = 16  # ranks whose stacks and places are in the evidence: those to blame first
-EVENLY = (
-    "let every rank take the same number of steps (uneven data: DistributedSampler, or the wrapper's join())"
-)
 STACK = 4000  # characters of one stack, its end
 
 
@@ -33,9 +30,16 @@ def ended(gone: Sequence[Seen], waiting: Sequence[Seen], seen: Sequence[Seen], l
     waited = min(each.waits or each.spins for each in waiting)
     message = (
         f"{of_ranks(ranks(waiting))} {verb(waiting, 'wait')} for {waited:.1f} s, {where(waiting[0])}, and "
-        f"{of_ranks(ranks(gone))} {'has' if len(gone) == 1 else 'have'} ended: {EVENLY}"
+        f"{have_ended(ranks(gone))}"
     )
     return bad("Ended", message, gone, waiting, seen, limits)
+
+
+def have_ended(gone: Sequence[int], when: str = "") -> str:
+    """Say that ranks have ended while others go on, and what to do about it."""
+    subject = f"{of_ranks(gone)} {'has' if len(gone) == 1 else 'have'}"
+    how = "uneven data: DistributedSampler, or the wrapper's join()"
+    return f"{subject} ended{when}: let every rank take the same number of steps ({how})"
 
 
 def everyone(waiting: Sequence[Seen], seen: Sequence[Seen], limits: Pace, *, apart: bool) -> Verdict:
