@@ -11,7 +11,7 @@ Original Traceback (most recent call last):
   File "/venv/site-packages/torch/utils/data/_utils/worker.py", line 349, in _worker_loop
     data = fetcher.fetch(index)
            ^^^^^^^^^^^^^^^^^^^^
-  File "/home/me/data.py", line 17, in __getitem__
+  File "/workspace/data.py", line 17, in __getitem__
     raise ValueError("bad sample")
   File "/venv/site-packages/numpy/core.py", line 1, in array
 ValueError: bad sample
@@ -61,19 +61,19 @@ def test_a_chain_that_bites_its_tail_ends():
 
 def test_a_worker_processes_error_is_told_with_its_own_line():
     found = failures.failed(error(REMOTE, kind=ValueError), 0, 3)
-    assert (found.file, found.line) == ("/home/me/data.py", 17)
+    assert (found.file, found.line) == ("/workspace/data.py", 17)
     assert found.message == (
         "ValueError: Caught ValueError in DataLoader worker process 3. ValueError: bad sample (exit code 1)"
     )
-    assert 'File "/home/me/data.py", line 17' in found.evidence["traceback"]
+    assert 'File "/workspace/data.py", line 17' in found.evidence["traceback"]
 
 
 def test_a_pools_error_is_told_with_the_line_in_its_cause():
     remote = error(
-        '\n"""\nTraceback (most recent call last):\n  File "/home/me/pool.py", line 5, in work\n"""'
+        '\n"""\nTraceback (most recent call last):\n  File "/workspace/pool.py", line 5, in work\n"""'
     )
     found = failures.failed(error("bad", cause=remote, kind=KeyError), 0, 3)
-    assert (found.file, found.line) == ("/home/me/pool.py", 5)
+    assert (found.file, found.line) == ("/workspace/pool.py", 5)
     assert found.message == "KeyError: 'bad' (exit code 1)"
 
 
