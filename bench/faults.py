@@ -17,6 +17,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from itertools import product, repeat
 from pathlib import Path
 from typing import Any
 
@@ -54,17 +55,17 @@ def main(options: Sequence[str] | None = None) -> int:
     given = parser.parse_args(options)
     only = set(filter(None, given.only.split(",")))
     wrong = False
-    for where in given.where.split(","):
-        for ranks in map(int, given.ranks.split(",")):
-            for fault in FAULTS:
-                if where in fault.where and (not only or fault.name in only):
-                    with ThreadPoolExecutor(given.at_once) as pool:
-                        seen = list(pool.map(lambda each: once(*each), [(fault, where, ranks)] * given.times))
-                    line = row(fault, where, ranks, seen)
-                    wrong |= not all(right(fault, *each) for each in seen)
-                    print("| " + " | ".join(line) + " |", flush=True)
-                    if given.write:
-                        write(line)
+    faults = [fault for fault in FAULTS if not only or fault.name in only]
+    for where, ranks, fault in product(given.where.split(","), map(int, given.ranks.split(",")), faults):
+        if where not in fault.where:
+            continue
+        with ThreadPoolExecutor(given.at_once) as pool:
+            seen = list(pool.map(once, repeat(fault, given.times), repeat(where), repeat(ranks)))
+        line = row(fault, where, ranks, seen)
+        wrong |= not all(right(fault, *each) for each in seen)
+        print("| " + " | ".join(line) + " |", flush=True)
+        if given.write:
+            write(line)
     return int(wrong)
 
 
@@ -117,7 +118,7 @@ def row(fault: Any, where: str, ranks: int, outcomes: Sequence[tuple[int | None,
         str(ranks),
         f"`{fault.kind}`",
         f"{len(named)} of {times}",
-        "-" if fault.kind == "RankStraggling" else spread(last, times),
+        spread(last, times) if fault.told else "-",
         spread((seen.found for seen in named if seen.found is not None), times),
         "lives on" if fault.lives else spread((seen.ended for seen in named), times),
         f"{message:.160}",

@@ -28,6 +28,11 @@ class Fault:
     where: tuple[str, ...] = (MACHINE, CLUSTER)
 
     @property
+    def told(self) -> bool:
+        """Whether the other ranks are told of it: not of one that is slow."""
+        return self.kind != "RankStraggling"
+
+    @property
     def begins(self) -> tuple[int, int]:
         """The first and the last step at which it may begin: later, where something breaks before."""
         return (30, 60) if self.beside else (6, 20)

@@ -19,7 +19,6 @@ from faultbook import NO_HUB, NO_ROOM
 TRAINER = Path(__file__).parents[1] / "faults" / "trainer.py"
 START = 120.0  # seconds until the fault has begun: two cores import torch in all ranks
 ENOUGH = 60.0  # seconds from the fault until it is given up
-GRACE = 2.0  # the default of --failure-grace
 TOLD = re.compile(r"stepwarden: rank (\d+): (?:a rank|rank \d+) (?:failed|hangs)\b")
 # Runs what follows, in a temporary folder that is full as soon as a rank's agent is at work.
 FULL = """
@@ -83,6 +82,15 @@ def gone(began):
     while ranks_left(began) and time.monotonic() < deadline:
         time.sleep(0.02)
     return time.time()
+
+
+def tellings(lines):
+    """Return when each rank first said that another one is in trouble; `lines` are (when, line)."""
+    found = {}
+    for when, line in lines:
+        if match := TOLD.search(line):
+            found.setdefault(int(match[1]), when)
+    return found
 
 
 class Trial:
@@ -164,12 +172,11 @@ class Trial:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def seen(self):
-        slow = self.fault.kind == "RankStraggling"  # that is not told to other ranks
-        told = slow or len(self.told()) >= self.ranks - 1
+        told = not self.fault.told or len(self.told()) >= self.ranks - 1
         return told and bool(self.findings())
 
     def told(self):
-        return {int(m[1]): when for when, line in list(self.lines) if (m := TOLD.search(line))}
+        return tellings(list(self.lines))
 
     def stop(self):
         for pid in ranks_left(self.began):

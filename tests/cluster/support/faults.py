@@ -1,5 +1,6 @@
 """Tries one fault in a rank of a TrainingJob of two pods, and takes down what is seen and when."""
 
+import contextlib
 import shutil
 import subprocess
 import tempfile
@@ -8,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 from faultbook import NO_HUB, NO_OPERATOR
-from faulttrial import TOLD, Outcome, environment, gone, step_of
+from faulttrial import ENOUGH, Outcome, environment, gone, step_of, tellings
 from support.kube import until
 from support.node import cut_off, kill_container, kill_operator
 from support.trainers import ROOT, training_job, with_script
@@ -16,7 +17,6 @@ from support.trainers import ROOT, training_job, with_script
 FAULTS = (ROOT / "tests" / "faults" / "trainer.py").read_text()
 SIDECAR = "stepwarden-sidecar"
 SCRATCH = "/scratch"  # in the pods; on the node it is a folder of the trial's own
-ENOUGH = 60.0  # seconds from the fault until it is given up
 
 
 def faulty_job(name, fault, env, *, ranks, folder):
@@ -25,6 +25,16 @@ def faulty_job(name, fault, env, *, ranks, folder):
     if fault.name == "oom":
         job["spec"]["template"]["spec"]["containers"][0]["resources"] = {"limits": {"memory": "2Gi"}}
     return with_script(job, FAULTS, {"hostPath": {"path": str(folder)}})
+
+
+@contextlib.contextmanager
+def killed(pod):
+    """Kill a pod's trainer whole."""
+    kill_container(pod, "trainer")
+    yield
+
+
+OUTSIDE = {"container": killed, "cut": cut_off}  # what is done to a rank's pod
 
 
 class Trial:
@@ -86,19 +96,14 @@ class Trial:
 
     def meets(self):
         """Wait until the fault has begun, or do it, and until its finding is in the status; return when."""
-        if self.fault.name == "container":
-            self.until_step(self.step)
-            pod = self.kube.get("pod", self.pods[self.rank // (self.ranks // 2)])
-            self.began.write_text(str(time.time()))
-            kill_container(pod, "trainer")
-        elif self.fault.name == "cut":
-            self.until_step(self.step)
-            pod = self.kube.get("pod", self.pods[1])
-            self.began.write_text(str(time.time()))
-            with cut_off(pod):
-                return self.seen()
-        until("the fault", self.began.exists, told=lambda: self.kube.told(self.name))
-        return self.seen()
+        if self.fault.way != "":
+            until("the fault", self.began.exists, told=lambda: self.kube.told(self.name))
+            return self.seen()
+        self.until_step(self.step)
+        pod = self.kube.get("pod", self.pods[self.rank // (self.ranks // 2)])
+        self.began.write_text(str(time.time()))
+        with OUTSIDE[self.fault.name](pod):
+            return self.seen()
 
     def seen(self):
         """Wait for the finding in the status and the word in the logs; return when the finding was there."""
@@ -110,7 +115,7 @@ class Trial:
         return shown
 
     def all_told(self):
-        return self.fault.kind == "RankStraggling" or len(self.told()) >= self.ranks - 1
+        return not self.fault.told or len(self.told()) >= self.ranks - 1
 
     def findings(self):
         status = (self.kube.get("tj", self.name) or {}).get("status", {})
@@ -118,16 +123,13 @@ class Trial:
 
     def told(self):
         """Return when a rank's log said that another one is in trouble."""
-        found = {}
-        for pod in self.pods:
-            for line in self.log(pod).read_text().splitlines():
-                if match := TOLD.search(line):
-                    found.setdefault(int(match[1]), datetime.fromisoformat(line.split()[0]).timestamp())
-        return found
+        return tellings((datetime.fromisoformat(line.split()[0]).timestamp(), line) for line in self.lines())
+
+    def lines(self):
+        return [line for pod in self.pods for line in self.log(pod).read_text().splitlines()]
 
     def outcome(self, shown, ended):
         began = float(self.began.read_text())
-        lines = [line for pod in self.pods for line in self.log(pod).read_text().splitlines()]
         return Outcome(
             kind=self.found.get("kind"),
             rank=self.found.get("rank"),
@@ -135,7 +137,7 @@ class Trial:
             found=shown and shown - began,
             told={rank: when - began for rank, when in self.told().items()},
             ended=ended - began,
-            lines=lines,
+            lines=self.lines(),
         )
 
     def stop(self):
