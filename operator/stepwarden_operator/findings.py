@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from stepwarden.attempt import Moment, moment
 from stepwarden.encoding import plain
 from stepwarden.failure import is_consequence, is_crash
 from stepwarden.policy import SEVERITIES
@@ -13,6 +14,7 @@ from stepwarden_operator.restart import stale
 
 KEPT = 20
 EVIDENCE_CHARACTERS = 2048  # of one string: a status must stay small, a traceback's end says most
+Key = tuple[int, Moment, str]  # run, attempt and step, kind
 FROM_POD = "pod"  # evidence.source of a RankFailed that no agent lived to tell
 
 
@@ -32,17 +34,17 @@ def stamped(finding: Finding, run: int) -> Finding:
 
 
 def merge(old: Iterable[Finding], new: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Join findings by run, step and kind, in that order; the newer word about one wins."""
-    joined: dict[tuple[int, int, str], Finding] = {}
+    """Join findings by run, attempt, step and kind, in that order; the newer word about one wins."""
+    joined: dict[Key, Finding] = {}
     for finding in (*old, *new):
         if not outranked(finding, joined.get(key(finding))):
             joined[key(finding)] = finding
     return without_hearsay(tuple(joined[one] for one in sorted(joined)))
 
 
-def key(finding: Finding) -> tuple[int, int, str]:
+def key(finding: Finding) -> Key:
     """Return what makes two words about a finding words about the same one."""
-    return run_of(finding), finding.step, finding.kind
+    return run_of(finding), moment(finding), finding.kind
 
 
 def outranked(finding: Finding, known: Finding | None) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from stepwarden.attempt import NEVER, moment
 from stepwarden.policy import Action, Decision, decide, overdue
 from stepwarden.wire import Finding, Instruction, JobReport, Update
 from stepwarden_operator.findings import run_of
@@ -42,13 +43,15 @@ def judge(job: TrainingJob, findings: tuple[Finding, ...], now: float) -> Verdic
     """Say what the findings ask for at this time."""
     findings = tuple(finding for finding in findings if run_of(finding) == job.run)
     acknowledged = dealt_with(job, findings)
-    decision = decide(job.rules, findings, acknowledged.step)
+    decision = decide(job.rules, findings, acknowledged.until)
     if decision is None:
         return Verdict(acknowledged=acknowledged, pause=None)
     pause = bounded(job, pause_of(decision, since(job.status, now), now), now)
     if pause.action in {"Skip", "Observe"}:
         update: Update = "skip" if pause.action == "Skip" else "apply"
-        return Verdict(acknowledged=Acknowledged(step=decision.step, update=update, run=job.run), pause=None)
+        attempt, step = decision.until
+        known = Acknowledged(step=step, update=update, run=job.run, attempt=attempt)
+        return Verdict(acknowledged=known, pause=None)
     return Verdict(acknowledged=acknowledged, pause=pause)
 
 
@@ -62,16 +65,23 @@ def dealt_with(job: TrainingJob, findings: Iterable[Finding]) -> Acknowledged:
     if known.run != job.run:
         known = Acknowledged(run=job.run)
     person = job.acknowledged
-    if person.run == job.run and person.step >= known.step:
+    if person.run == job.run and person.until >= known.until:
         known = person
-    last = max((finding.step for finding in findings), default=-1)
-    return replace(known, step=last) if job.suspend and last > known.step else known
+    last = max(map(moment, findings), default=NEVER)
+    if job.suspend and last > known.until:
+        return replace(known, attempt=last[0], step=last[1])
+    return known
 
 
 def read_acknowledged_status(status: Mapping[str, Any]) -> Acknowledged:
     """Read what the status remembers as acknowledged."""
     raw = status.get("acknowledged") or {}
-    return Acknowledged(step=raw.get("step", -1), update=raw.get("update", "skip"), run=raw.get("run", 0))
+    return Acknowledged(
+        step=raw.get("step", -1),
+        update=raw.get("update", "skip"),
+        run=raw.get("run", 0),
+        attempt=raw.get("attempt", 0),
+    )
 
 
 def since(status: Mapping[str, Any], now: float) -> float:
@@ -112,6 +122,7 @@ def instruction(job: TrainingJob, verdict: Verdict, wish: Saving | None = None) 
     return Instruction(
         hold=job.hold or verdict.pause is not None or wish is not None,
         save=wish.number if wish else 0,
+        attempt=verdict.acknowledged.attempt,
         acknowledged=verdict.acknowledged.step,
         update=verdict.acknowledged.update,
     )
@@ -120,9 +131,10 @@ def instruction(job: TrainingJob, verdict: Verdict, wish: Saving | None = None) 
 def obeyed(asked: Instruction, report: JobReport) -> bool:
     """Whether the hub's orders already say what is asked."""
     orders = report.orders
+    said, wanted = (orders.attempt, orders.acknowledged), (asked.attempt, asked.acknowledged)
     return (
         (orders.hold_at is not None) == asked.hold
         and orders.save >= asked.save
-        and orders.acknowledged >= asked.acknowledged
-        and (orders.update == asked.update or orders.acknowledged != asked.acknowledged)
+        and said >= wanted
+        and (orders.update == asked.update or said != wanted)
     )

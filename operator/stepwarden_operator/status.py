@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from stepwarden.attempt import Moment
 from stepwarden.wire import Finding
 from stepwarden_operator import conditions, ranks, saving
 from stepwarden_operator.conditions import Condition
@@ -204,7 +205,7 @@ def pause_of(pause: Pause | None) -> dict[str, Any] | None:
         "findings": [label(finding) for finding in decision.findings[-KEPT:]],
         "action": pause.action,
         "since": timestamp(pause.since),
-        "step": decision.step,
+        **in_attempt(decision.until),
     }
 
 
@@ -213,7 +214,13 @@ def acknowledged_of(verdict: Verdict) -> dict[str, Any] | None:
     known = verdict.acknowledged
     if known.step < 0:
         return None
-    return {"step": known.step, "update": known.update, "run": known.run}
+    return {"update": known.update, "run": known.run, **in_attempt(known.until)}
+
+
+def in_attempt(until: Moment) -> dict[str, int]:
+    """Write a step, and its attempt where that is not the first."""
+    attempt, step = until
+    return {"step": step, "attempt": attempt} if attempt else {"step": step}
 
 
 def drop_none(body: Mapping[str, Any]) -> dict[str, Any]:

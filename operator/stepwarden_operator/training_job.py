@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
+from stepwarden.attempt import Moment
 from stepwarden.policy import FAILURE_GRACE, PolicyError, Rule, read_rules, restarting, seconds
 from stepwarden.reproducibility import Reproducibility, read
 from stepwarden.restarts import Restarts, read_restarts
@@ -12,7 +13,7 @@ from stepwarden.wire import Update
 from stepwarden_operator.checkpoint import Checkpoint, read_checkpoint
 from stepwarden_operator.names import ACKNOWLEDGE, TRAINER
 
-ANNOTATION = re.compile(r"\s*([0-9]+)\s*(?:,\s*(skip|apply)?\s*(?:,\s*([0-9]+)\s*)?)?")
+ANNOTATION = re.compile(r"\s*([0-9]+)\s*(?:,\s*(skip|apply)?\s*(?:,\s*([0-9]+)\s*(?:,\s*([0-9]+)\s*)?)?)?")
 Read = TypeVar("Read")
 GPU_SUFFIX = ".com/gpu"  # nvidia.com/gpu, amd.com/gpu, ...
 
@@ -23,11 +24,21 @@ class SpecError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acknowledged:
-    """Findings of a run up to `step` are dealt with, and `update` is what becomes of the held update."""
+    """
+    Findings of a run up to `step` are dealt with, and `update` is what becomes of the held update.
+
+    `attempt` is that of the step: ranks may have been started again within their pods.
+    """
 
     step: int = -1
     update: Update = "skip"
     run: int = 0
+    attempt: int = 0
+
+    @property
+    def until(self) -> Moment:
+        """The last moment of the run that is dealt with."""
+        return self.attempt, self.step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,12 +154,14 @@ def ranks_per_node(raw: int | str, trainer: Mapping[str, Any]) -> int:
 
 def read_acknowledged(text: str) -> Acknowledged:
     """
-    Read the annotation, STEP[,UPDATE[,RUN]]. One that makes no sense acknowledges nothing.
+    Read the annotation, STEP[,UPDATE[,RUN[,ATTEMPT]]]. One that makes no sense acknowledges nothing.
 
     It is written by hand at times, and a typing error must not release a poisoned update.
     """
     found = ANNOTATION.fullmatch(text)
     if not found:
         return Acknowledged()
-    step, update, run = found.groups()
-    return Acknowledged(step=int(step), update=cast("Update", update or "skip"), run=int(run or 0))
+    step, update, run, attempt = found.groups()
+    return Acknowledged(
+        step=int(step), update=cast("Update", update or "skip"), run=int(run or 0), attempt=int(attempt or 0)
+    )

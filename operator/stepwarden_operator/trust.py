@@ -53,7 +53,7 @@ def sound_ones(make: Callable[[Item], Item], items: Iterable[Item]) -> tuple[Ite
 
 def sound_rank(rank: RankReport) -> RankReport:
     """Return a rank's report within bounds."""
-    within("rank", (rank.rank, rank.pod, rank.step, rank.saved))
+    within("rank", (rank.rank, rank.pod, rank.step, rank.saved, rank.attempt))
     speed = rank.steps_per_second
     return replace(
         rank,
@@ -64,7 +64,8 @@ def sound_rank(rank: RankReport) -> RankReport:
 
 def sound_orders(orders: Orders) -> Orders:
     """Return orders within bounds; what ranks are told is not the operator's business."""
-    within("orders", (orders.hold_at, orders.acknowledged, orders.agreed, orders.unsound, orders.save))
+    within("orders", (orders.hold_at, orders.attempt, orders.acknowledged, orders.agreed, orders.unsound))
+    within("orders", (orders.save,))
     return replace(orders, told=())
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, get_args
 
+from stepwarden.attempt import NEVER, Moment, moment
 from stepwarden.wire import Finding, Severity
 
 Action = Literal["Observe", "Skip", "Hold", "Restart", "Suspend", "Fail"]
@@ -87,16 +88,16 @@ DEFAULT_RULES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What the open findings ask for, by which rule, and the last step that they concern."""
+    """What the open findings ask for, by which rule, and the last moment that they concern."""
 
     action: Action
     rule: Rule
     findings: tuple[Finding, ...]
 
     @property
-    def step(self) -> int:
-        """The step that an acknowledgement must reach to end this."""
-        return max(finding.step for finding in self.findings)
+    def until(self) -> Moment:
+        """The attempt and the step that an acknowledgement must reach to end this."""
+        return max(map(moment, self.findings))
 
 
 def restarting(rules: Sequence[Rule]) -> tuple[Rule, ...]:
@@ -114,9 +115,11 @@ def match(rules: Iterable[Rule], finding: Finding) -> Rule:
     return next((rule for rule in rules if rule.matches(finding)), OBSERVE)
 
 
-def decide(rules: Sequence[Rule], findings: Iterable[Finding], acknowledged: int) -> Decision | None:
-    """Return the strongest thing that findings after step `acknowledged` ask for; None: go on."""
-    open_ones = [(match(rules, finding), finding) for finding in findings if finding.step > acknowledged]
+def decide(
+    rules: Sequence[Rule], findings: Iterable[Finding], acknowledged: Moment = NEVER
+) -> Decision | None:
+    """Return the strongest thing that findings after the moment `acknowledged` ask for; None: go on."""
+    open_ones = [(match(rules, finding), finding) for finding in findings if moment(finding) > acknowledged]
     pausing = [(rule, finding) for rule, finding in open_ones if rule.action in PAUSING]
     if not pausing:
         return None

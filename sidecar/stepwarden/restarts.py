@@ -65,7 +65,7 @@ def after_crash(rules: Sequence[Rule], findings: Iterable[Finding]) -> Decision 
     What was acknowledged doesn't count: a crashed job can't go on. Nor can it be held, so a rule that
     holds and restarts then does so at once.
     """
-    decision = decide(rules, crashes(findings), -1)
+    decision = decide(rules, crashes(findings))
     if decision is None:
         return None
     rule = decision.rule

@@ -125,6 +125,7 @@ class RankState:
     reason: str = ""
     unknown: Mapping[str, str] = field(default_factory=dict)  # probe: why it can't tell
     saved: int = 0  # the last `Orders.save` that the training has answered by a checkpoint
+    attempt: int = 0  # how many processes had this rank before, in this pod
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,14 +147,15 @@ class Orders:
     What the ranks should do: the whole of it, so that saying it twice changes nothing.
 
     A rank waits at the boundary of step s while `hold_at` is not None and s >= hold_at,
-    or while a finding of step s asks for a hold and s > `acknowledged`. `update` says what
-    becomes of the update of a step that a finding held: it is applied, or skipped.
+    or while a finding of step s asks for a hold and s > `acknowledged`, which is a step of `attempt`.
+    `update` says what becomes of the update of a step that a finding held: it is applied, or skipped.
     Where ranks agree: all have said the steps up to `agreed`, `unsound` is the last one that is bad.
     `told` are findings that every rank prints, the last few: how another rank failed, or hangs.
     A `save` that has grown asks the training for a checkpoint.
     """
 
     hold_at: int | None = None
+    attempt: int = 0
     acknowledged: int = -1
     update: Update = "skip"
     agreed: int = -1
@@ -167,6 +169,7 @@ class Instruction:
     """What the operator tells the hub, again at every turn: the hub makes `Orders` of it."""
 
     hold: bool = False
+    attempt: int = 0
     acknowledged: int = -1
     update: Update = "skip"
     save: int = 0
@@ -187,6 +190,7 @@ class RankReport:
     reason: str = ""
     agree: bool = False
     saved: int = 0
+    attempt: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,12 +243,7 @@ TYPES: Mapping[str, type[Message]] = {
     "pod": PodReport,
 }
 NAMES = {cls: name for name, cls in TYPES.items()}
-LISTS: Mapping[str, type[Any]] = {
-    "findings": Finding,
-    "told": Finding,
-    "replicas": Replica,
-    "pulses": Pulse,
-}
+LISTS: Mapping[str, type[Any]] = {"findings": Finding, "told": Finding, "replicas": Replica, "pulses": Pulse}
 
 
 def to_dict(message: Message | RankReport) -> dict[str, Any]:

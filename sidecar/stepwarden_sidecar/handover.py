@@ -10,7 +10,7 @@ import json
 import logging
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
@@ -142,13 +142,15 @@ def wanted(copied: Instruction | None, orders: Orders) -> Instruction:
     They may differ for a moment; then the ranks hold: the operator says it again, and a hold that is
     forgotten would cost more than one that lasts a second too long.
     """
-    known = copied or Instruction(acknowledged=orders.acknowledged, update=orders.update)
-    newer = orders.acknowledged > known.acknowledged
-    return replace(
-        known,
+    ordered = (orders.attempt, orders.acknowledged, orders.update)
+    known = copied or Instruction(update=orders.update)
+    before = (known.attempt, known.acknowledged, known.update)
+    attempt, acknowledged, update = ordered if ordered[:2] > before[:2] else before
+    return Instruction(
         hold=known.hold or orders.hold_at is not None,
-        acknowledged=max(known.acknowledged, orders.acknowledged),
-        update=orders.update if newer else known.update,
+        attempt=attempt,
+        acknowledged=acknowledged,
+        update=update,
         save=max(known.save, orders.save),
     )
 

@@ -30,18 +30,20 @@ def decide(
     previous: Orders, wanted: Instruction, ranks: Iterable[Rank], now: float, *, anew: bool = False
 ) -> Orders:
     """
-    Return the ranks' orders; `acknowledged` and `save` only ever grow. `anew`: a rank has begun again.
+    Return the ranks' orders; what is acknowledged and `save` only ever grow. `anew`: a rank has begun again.
 
     The training is asked to save once all ranks wait at the same boundary: saving may need them all.
     """
-    newer, ranks = wanted.acknowledged >= previous.acknowledged, list(ranks)
+    before, asked = (previous.attempt, previous.acknowledged), (wanted.attempt, wanted.acknowledged)
+    (attempt, acknowledged), ranks = max(before, asked), list(ranks)
     live = [rank for rank in ranks if rank.state in {"running", "held"}]
     together = bool(live) and all(rank.state == "held" for rank in live)
     return Orders(
         hold_at=boundary(previous.hold_at, ranks, now, anew=anew) if wanted.hold else None,
         save=max(previous.save, wanted.save) if together else previous.save,
-        acknowledged=max(previous.acknowledged, wanted.acknowledged),
-        update=wanted.update if newer else previous.update,
+        attempt=attempt,
+        acknowledged=acknowledged,
+        update=wanted.update if asked >= before else previous.update,
     )
 
 

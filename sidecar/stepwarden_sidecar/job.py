@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from stepwarden.attempt import MOST, NEVER, Moment, attempt_of, moment, stamped
 from stepwarden.wire import Finding, JobReport, Orders, RankReport, to_line
 from stepwarden_sidecar import agreement, causes, holding, room
 from stepwarden_sidecar.causes import Causes
@@ -51,13 +52,15 @@ class Job:
         self.unsound = -1  # the last step that some rank found bad
         self.causes = Causes()
         self.anew = False  # whether a rank has begun again since that was last asked
-        self.forgotten = -1  # the last step of which findings were forgotten, so that none comes back as new
+        self.attempt = 0  # the last of which something was heard
+        self.forgotten: Moment = NEVER  # the last of which findings were forgotten: none comes back as new
 
     def heard(self, ranks: Iterable[RankReport], now: float) -> None:
         """Take in a pod's ranks; one whose number the job can't have is left out."""
         for report in ranks:
             if not 0 <= report.rank < self.limit or not possible(report):
                 continue
+            self.begin(report.attempt)
             known = self.ranks.get(report.rank)
             if known and is_another(known.report, report):
                 self.causes.restarted()
@@ -69,13 +72,20 @@ class Job:
     def found(self, findings: Iterable[Finding], now: float) -> None:
         """Take in ranks' own findings; what is settled, or was seen of the same rank, stays as it is."""
         for finding in findings:
-            if agreement.spoils(finding):
+            self.begin(attempt_of(finding))
+            if agreement.spoils(finding) and attempt_of(finding) == self.attempt:
                 self.unsound = max(self.unsound, finding.step)
-            known = not self.forgotten < finding.step <= LAST_STEP or key(finding) in self.settled
+            fits = self.forgotten < moment(finding) and finding.step <= LAST_STEP
+            known = not fits or key(finding) in self.settled
             if known or finding.rank is None or not 0 <= finding.rank < self.limit:
                 continue
             pending = self.pending.setdefault(key(finding), Pending(now, {}))
             pending.seen.setdefault(finding.rank, finding)
+
+    def begin(self, attempt: int) -> None:
+        """Take in that an attempt has begun: what was bad in the one before says nothing of its steps."""
+        if attempt > self.attempt:
+            self.attempt, self.unsound = attempt, -1
 
     def begun_anew(self) -> bool:
         """Whether a rank has begun again, asked once."""
@@ -99,7 +109,8 @@ class Job:
 
     def compared(self, findings: Iterable[Finding]) -> list[Finding]:
         """Take in what the ranks' comparison found: it is settled as it is. Return what was not known."""
-        new = [each for each in findings if each.step > self.forgotten and key(each) not in self.settled]
+        made = [stamped(each, self.attempt) for each in findings]
+        new = [each for each in made if moment(each) > self.forgotten and key(each) not in self.settled]
         for each in new:
             self.pending.pop(key(each), None)
         self.causes.published(new)
@@ -138,6 +149,7 @@ class Job:
     def restore(self, findings: Iterable[Finding]) -> None:
         """Take in settled findings, as they were published; the oldest beyond `KEPT` are forgotten."""
         for finding in findings:
+            self.begin(attempt_of(finding))
             self.settled[key(finding)] = finding
             self.sizes[key(finding)] = len(to_line(finding))
             known = len(self.counts) < room.KINDS or (finding.kind, finding.severity) in self.counts
@@ -146,7 +158,7 @@ class Job:
             which = next(iter(self.settled))
             oldest = self.settled.pop(which)
             del self.sizes[which]
-            self.forgotten = max(self.forgotten, oldest.step)
+            self.forgotten = max(self.forgotten, moment(oldest))
 
     def views(self) -> list[holding.Rank]:
         """Return the ranks as holding sees them."""
@@ -177,7 +189,8 @@ class Job:
 
 def is_another(before: RankReport, report: RankReport) -> bool:
     """Whether a rank is another process than before: it lives again, or its steps begin again."""
-    return report.state in LIVE and (before.state not in LIVE or report.step < before.step)
+    again = report.attempt > before.attempt or report.step < before.step
+    return report.state in LIVE and (before.state not in LIVE or again)
 
 
 def lost(settling: tuple[Finding, Pending]) -> bool:
@@ -188,7 +201,8 @@ def lost(settling: tuple[Finding, Pending]) -> bool:
 def possible(report: RankReport) -> bool:
     """Whether a rank can be where its report says: what a broken pod says must not reach a boundary."""
     speed = report.steps_per_second
-    return -1 <= report.step <= LAST_STEP and (speed is None or (math.isfinite(speed) and speed >= 0))
+    counts = -1 <= report.step <= LAST_STEP and 0 <= report.attempt < MOST
+    return counts and (speed is None or (math.isfinite(speed) and speed >= 0))
 
 
 def aged(known: Known, now: float) -> RankReport:

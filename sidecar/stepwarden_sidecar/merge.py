@@ -8,6 +8,7 @@ what tells the rank that it began on is `evidence.local`: its own gradient was b
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from stepwarden.attempt import attempt_of
 from stepwarden.policy import SEVERITIES
 from stepwarden.wire import Finding
 
@@ -19,16 +20,17 @@ OWN = frozenset({"RankFailed"})  # each rank fails its own way: its traceback mu
 
 def key(finding: Finding) -> Key:
     """Return what two findings share that are the same one, seen by two ranks."""
-    return own(finding) if finding.kind in OWN else (finding.kind, finding.step, None, 0)
+    return own(finding) if finding.kind in OWN else (finding.kind, finding.step, None, attempt_of(finding))
 
 
 def own(finding: Finding) -> Own:
     """
     Return what two words of one rank about the same finding share.
 
-    A rank that torchrun has started again may fail at the same step again: that is another process' failure.
+    A rank that torchrun has started again may find the same at the same step again, which is another finding;
+    two processes that fail may both be of an attempt whose number nobody knows.
     """
-    pid = finding.evidence.get("pid") if finding.kind in OWN else None
+    pid = finding.evidence.get("pid") if finding.kind in OWN else attempt_of(finding)
     return (finding.kind, finding.step, finding.rank, pid if isinstance(pid, int) else 0)
 
 

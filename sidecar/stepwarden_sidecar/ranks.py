@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
+from stepwarden import attempt
 from stepwarden.wire import Finding, RankReport, RankState, State, StepTaken
 from stepwarden_sidecar.merge import OWN, Own
 
@@ -27,6 +28,7 @@ class Rank:
     pid: int = 0
     reason: str = ""
     saved: int = 0
+    attempt: int = 0
     last: StepTaken | None = None
     recent: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
     counts: list[int] = field(
@@ -59,6 +61,7 @@ class Rank:
             steps_per_second=self.steps_per_second,
             agree=self.last is not None and self.last.agree,
             saved=self.saved,
+            attempt=self.attempt,
             reason=f"silent for {silent:.0f} s" if alive and silent > SILENT else self.reason,
         )
 
@@ -86,7 +89,7 @@ class Ranks:
             kept = known if known and known.pid == 0 else Rank(rank=message.rank, heard=now)
             known = self.known[message.rank] = kept
         known.heard, known.state, known.time = now, message.state, message.time
-        known.saved = message.saved
+        known.saved, known.attempt = message.saved, message.attempt
         known.pid, known.reason = message.pid or known.pid, message.reason or message.unknown.get(AGENT, "")
         # A running rank may say its step before that step's findings are here; its StepTaken comes after.
         if message.state != "running" or known.last is None:
@@ -105,11 +108,12 @@ class Ranks:
             known.counts[sum(bound < message.seconds for bound in BUCKETS)] += 1
 
     def stamped(self, finding: Finding) -> Finding:
-        """Say in the evidence of a rank's end which process it was."""
+        """Say in the evidence of a rank's end which process it was, and in which attempt."""
         known = self.known.get(finding.rank) if finding.kind in OWN and finding.rank is not None else None
         if known is None or not known.pid or "pid" in finding.evidence:
             return finding
-        return replace(finding, evidence={**finding.evidence, "pid": known.pid})
+        whose = replace(finding, evidence={**finding.evidence, "pid": known.pid})
+        return attempt.stamped(whose, known.attempt)
 
 
 def countable(seconds: float) -> bool:

@@ -104,6 +104,18 @@ def test_resume_after_a_finding(cluster, given, update):
     assert "findings up to step 42 are acknowledged" in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("run", "attempt", "said"), [(0, 0, "42,skip"), (2, 0, "42,skip,2"), (0, 1, "42,skip,0,1")]
+)
+def test_resume_names_run_and_attempt_of_what_it_resumes(cluster, run, attempt, said):
+    pause = JOB["status"]["pause"] | ({"attempt": attempt} if attempt else {})
+    before = {"step": 50, "run": max(0, run - 1)}  # of an earlier run or attempt
+    known = {} if run == attempt == 0 else {"acknowledged": before}
+    cluster.job(JOB | {"status": JOB["status"] | {"pause": pause, "run": run} | known})
+    cluster("resume", "tiny")
+    assert cluster.patched() == {"metadata": {"annotations": {"stepwarden.dev/acknowledge": said}}}
+
+
 def test_resume_after_a_persons_hold(cluster):
     cluster.job({"spec": {"hold": True}})
     assert cluster("resume", "tiny").stdout == "tiny: spec.hold is false now\n"

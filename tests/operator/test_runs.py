@@ -19,6 +19,7 @@ from worlds import (
     status,
 )
 
+from stepwarden.attempt import stamped
 from stepwarden.wire import Instruction
 from stepwarden_operator.actions import Create, DeleteJob, Instruct, PatchJob
 from stepwarden_operator.observe import Exit, timestamp
@@ -64,6 +65,19 @@ def test_an_acknowledgement_counts_for_its_own_run_alone():
     assert status(stale)["phase"] == "Held"
     meant = begun_anew(finding(12), acknowledged=Acknowledged(step=12, run=1))
     assert status(meant)["acknowledged"] == {"step": 12, "update": "skip", "run": 1}
+    assert "pause" not in status(meant)
+
+
+def test_an_acknowledgement_counts_for_its_own_attempt_alone():
+    known = changed(settled(HELD), acknowledged=Acknowledged(step=47))
+    hub = report("held", "held", step=12, findings=(finding(47), stamped(finding(12), 1)), acknowledged=47)
+    again = dataclasses.replace(settled(known), report=hub)
+    assert status(again)["phase"] == "Held"
+    assert (status(again)["pause"]["step"], status(again)["pause"]["attempt"]) == (12, 1)
+    assert status(again)["findingsCount"] == 2
+    meant = changed(again, acknowledged=Acknowledged(step=12, attempt=1))
+    assert status(meant)["acknowledged"] == {"step": 12, "attempt": 1, "update": "skip", "run": 0}
+    assert Instruct(Instruction(attempt=1, acknowledged=12)) in reconcile(meant, NOW).actions
     assert "pause" not in status(meant)
 
 

@@ -2,6 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stepwarden.attempt import NEVER, stamped
 from stepwarden.policy import (
     ACTIONS,
     DEFAULT_RULES,
@@ -29,8 +30,8 @@ FAIL_ALL = Rule(severity="critical", action="Fail")
 WARN_ALL = Rule(severity="warning", action="Observe")
 
 
-def finding(kind="NonFiniteGradient", severity="critical", step=7):
-    return Finding(kind=kind, severity=severity, step=step, message="m")
+def finding(kind="NonFiniteGradient", severity="critical", step=7, attempt=0):
+    return stamped(Finding(kind=kind, severity=severity, step=step, message="m"), attempt)
 
 
 @pytest.mark.parametrize(
@@ -55,23 +56,26 @@ def test_match(rules, found, rule):
 
 
 @pytest.mark.parametrize(
-    ("rules", "findings", "acknowledged", "action", "step"),
+    ("rules", "findings", "acknowledged", "action", "until"),
     [
-        ([HOLD_NAN], [], -1, None, None),
-        ([HOLD_NAN], [finding(step=7)], -1, "Hold", 7),
-        ([HOLD_NAN], [finding(step=7)], 6, "Hold", 7),
-        ([HOLD_NAN], [finding(step=7)], 7, None, None),
-        ([HOLD_NAN], [finding(step=7), finding(step=9)], 7, "Hold", 9),
-        ([HOLD_NAN], [finding(step=7), finding(step=9)], -1, "Hold", 9),
-        ([HOLD_NAN, FAIL_ALL], [finding(step=7), finding("RankFailed", step=8)], -1, "Fail", 8),
-        ([SKIP_NAN], [finding()], -1, None, None),  # dealt with in the rank
-        ([WARN_ALL], [finding(severity="warning")], -1, None, None),
-        ([SKIP_NAN, FAIL_ALL], [finding(step=9), finding("RankFailed", step=8)], -1, "Fail", 8),
+        ([HOLD_NAN], [], NEVER, None, None),
+        ([HOLD_NAN], [finding(step=7)], NEVER, "Hold", (0, 7)),
+        ([HOLD_NAN], [finding(step=7)], (0, 6), "Hold", (0, 7)),
+        ([HOLD_NAN], [finding(step=7)], (0, 7), None, None),
+        ([HOLD_NAN], [finding(step=7), finding(step=9)], (0, 7), "Hold", (0, 9)),
+        ([HOLD_NAN], [finding(step=7), finding(step=9)], NEVER, "Hold", (0, 9)),
+        ([HOLD_NAN], [finding(step=9), finding(step=7, attempt=1)], (0, 9), "Hold", (1, 7)),  # begun again
+        ([HOLD_NAN], [finding(step=9), finding(step=7, attempt=1)], NEVER, "Hold", (1, 7)),
+        ([HOLD_NAN], [finding(step=9), finding(step=7, attempt=1)], (1, 7), None, None),
+        ([HOLD_NAN, FAIL_ALL], [finding(step=7), finding("RankFailed", step=8)], NEVER, "Fail", (0, 8)),
+        ([SKIP_NAN], [finding()], NEVER, None, None),  # dealt with in the rank
+        ([WARN_ALL], [finding(severity="warning")], NEVER, None, None),
+        ([SKIP_NAN, FAIL_ALL], [finding(step=9), finding("RankFailed", step=8)], NEVER, "Fail", (0, 8)),
     ],
 )
-def test_decide(rules, findings, acknowledged, action, step):
+def test_decide(rules, findings, acknowledged, action, until):
     decision = decide(rules, findings, acknowledged)
-    assert (decision and decision.action, decision and decision.step) == (action, step)
+    assert (decision and decision.action, decision and decision.until) == (action, until)
 
 
 kinds = st.sampled_from(["*", *KINDS])
@@ -89,6 +93,7 @@ many_findings = st.lists(
         kind=st.sampled_from(KINDS),
         severity=st.sampled_from(SEVERITIES),
         step=st.integers(min_value=0, max_value=50),
+        attempt=st.integers(min_value=0, max_value=2),
     ),
     max_size=8,
 )
@@ -96,21 +101,21 @@ many_findings = st.lists(
 
 @given(st.lists(rules, max_size=4), many_findings)
 def test_acknowledging_a_decision_ends_it(rules, findings):
-    decision, acknowledged, turns = decide(rules, findings, -1), -1, 0
+    decision, acknowledged, turns = decide(rules, findings), NEVER, 0
     while decision:
         assert decision.action in PAUSING
-        assert decision.step > acknowledged
-        acknowledged, turns = decision.step, turns + 1
+        assert decision.until > acknowledged
+        acknowledged, turns = decision.until, turns + 1
         decision = decide(rules, findings, acknowledged)
     assert turns <= 1
 
 
 @given(st.lists(rules, max_size=4), many_findings, st.randoms(use_true_random=False))
 def test_a_decision_does_not_hang_on_the_order_of_the_findings(rules, findings, random):
-    first = decide(rules, findings, -1)
+    first = decide(rules, findings)
     random.shuffle(findings)
-    second = decide(rules, findings, -1)
-    assert (first and (first.action, first.step)) == (second and (second.action, second.step))
+    second = decide(rules, findings)
+    assert (first and (first.action, first.until)) == (second and (second.action, second.until))
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from stepwarden.wire import Instruction, Orders
+from stepwarden_sidecar import handover
 from stepwarden_sidecar.holding import PATIENCE, Rank, decide
 
 HOLD, GO = Instruction(hold=True), Instruction()
@@ -58,20 +59,49 @@ def test_releasing():
 @pytest.mark.parametrize(
     ("before", "wanted", "after"),
     [
-        (Orders(), Instruction(acknowledged=7, update="apply"), (7, "apply")),
-        (Orders(acknowledged=7, update="apply"), Instruction(acknowledged=9), (9, "skip")),
-        (Orders(acknowledged=7, update="apply"), Instruction(acknowledged=3), (7, "apply")),
-        (Orders(acknowledged=7, update="apply"), Instruction(acknowledged=7), (7, "skip")),
+        (Orders(), Instruction(acknowledged=7, update="apply"), (0, 7, "apply")),
+        (Orders(acknowledged=7, update="apply"), Instruction(acknowledged=9), (0, 9, "skip")),
+        (Orders(acknowledged=7, update="apply"), Instruction(acknowledged=3), (0, 7, "apply")),
+        (Orders(acknowledged=7, update="apply"), Instruction(acknowledged=7), (0, 7, "skip")),
+        (Orders(acknowledged=7, update="apply"), Instruction(attempt=1, acknowledged=3), (1, 3, "skip")),
+        (Orders(attempt=1, acknowledged=3), Instruction(acknowledged=7, update="apply"), (1, 3, "skip")),
     ],
 )
 def test_acknowledging(before, wanted, after):
     orders = decide(before, wanted, [], 0.0)
-    assert (orders.acknowledged, orders.update) == after
+    assert (orders.attempt, orders.acknowledged, orders.update) == after
+
+
+@pytest.mark.parametrize(
+    ("copied", "orders", "after"),
+    [
+        (None, Orders(acknowledged=7, update="apply"), Instruction(acknowledged=7, update="apply")),
+        (Instruction(acknowledged=9), Orders(acknowledged=7, update="apply"), Instruction(acknowledged=9)),
+        (
+            Instruction(acknowledged=7),
+            Orders(acknowledged=7, hold_at=8),
+            Instruction(hold=True, acknowledged=7),
+        ),
+        (
+            Instruction(acknowledged=9, update="apply"),
+            Orders(attempt=1, acknowledged=3),
+            Instruction(attempt=1, acknowledged=3),
+        ),
+        (
+            Instruction(attempt=1, acknowledged=3, save=1),
+            Orders(acknowledged=9, update="apply", save=2),
+            Instruction(attempt=1, acknowledged=3, save=2),
+        ),
+    ],
+)
+def test_the_next_hub_knows_what_was_acknowledged_last(copied, orders, after):
+    assert handover.wanted(copied, orders) == after
 
 
 instructions = st.builds(
     Instruction,
     hold=st.booleans(),
+    attempt=st.integers(0, 2),
     acknowledged=st.integers(-1, 20),
     update=st.sampled_from(["skip", "apply"]),
 )
@@ -82,7 +112,7 @@ def test_acknowledged_only_grows_and_saying_it_again_changes_nothing(instruction
     orders = Orders()
     for wanted in instructions:
         after = decide(orders, wanted, [rank(5)], 0.0)
-        assert after.acknowledged >= orders.acknowledged
+        assert (after.attempt, after.acknowledged) >= (orders.attempt, orders.acknowledged)
         assert decide(after, wanted, [rank(5)], 0.0) == after
         orders = after
 

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stepwarden.attempt import attempt_of, stamped
 from stepwarden.wire import Finding, Orders, RankReport
 from stepwarden_sidecar.job import KEPT, SETTLE, Job
 
@@ -74,6 +75,26 @@ def test_what_is_settled_stays_as_it_was_published():
     made.found([found(0), found(1, local=True)], 2.0)
     assert made.settle(9.0) == []
     assert list(made.settled.values()) == before
+
+
+def test_what_was_bad_in_one_attempt_is_not_bad_in_the_next():
+    made = job(at(0, 7, "held"), at(1, 7, "held"))
+    made.found([found(0, kind="NonFiniteLoss")], 0.0)
+    assert made.unsound == 7
+    made.heard([at(0, -1, attempt=1)], 1.0)
+    assert (made.unsound, made.begun_anew(), made.begun_anew()) == (-1, True, False)
+    made.found([found(1, step=9, kind="NonFiniteLoss")], 1.0)  # it came late
+    assert made.unsound == -1
+    made.found([stamped(found(1, step=3, kind="NonFiniteLoss"), 1)], 1.0)  # before its rank's own report
+    assert made.unsound == 3
+    [hang] = made.compared([found(1, step=4, kind="RankHung")])
+    assert attempt_of(hang) == 1
+
+
+@pytest.mark.parametrize("attempt", [-1, 2**31])
+def test_no_rank_has_had_as_many_attempts(attempt):
+    made = job(at(0, 7, attempt=attempt))
+    assert (made.ranks, made.attempt) == ({}, 0)
 
 
 def test_the_last_findings_are_kept_and_none_comes_back_as_new():

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stepwarden.wire import Finding
-from stepwarden_sidecar.merge import key, merge
+from stepwarden_sidecar.merge import key, merge, own
 
 
 def said(rank, local=None, **more):
@@ -56,6 +56,12 @@ def test_each_rank_fails_its_own_way():
     failed = [said(rank, kind="RankFailed", evidence={"traceback": f"tb {rank}"}) for rank in (0, 1)]
     assert key(failed[0]) != key(failed[1])
     assert merge({1: failed[1]}, alone=False).rank == 1
+
+
+def test_what_a_rank_finds_in_another_attempt_is_another_finding():
+    first, again = said(0), said(0, evidence={"attempt": 1})
+    assert key(first) != key(again)
+    assert own(first) != own(again)
 
 
 @given(st.dictionaries(st.integers(0, 50), st.sampled_from([True, False, None]), min_size=1), st.booleans())

@@ -76,9 +76,14 @@ def after(observed, now, actions=None):
                 job = dataclasses.replace(observed.job, status=merged(observed.job.status, patch))
                 observed = dataclasses.replace(observed, job=job)
             case Instruct(instruction):
+                before = observed.report.orders
+                attempt, acknowledged = max(
+                    (instruction.attempt, instruction.acknowledged), (before.attempt, before.acknowledged)
+                )
                 orders = Orders(
                     hold_at=50 if instruction.hold else None,
-                    acknowledged=max(instruction.acknowledged, observed.report.orders.acknowledged),
+                    attempt=attempt,
+                    acknowledged=acknowledged,
                     update=instruction.update,
                     save=max(instruction.save, observed.report.orders.save),
                 )

@@ -41,7 +41,7 @@ class Agent:
     def __init__(self, environment: Environment, link: Link | None) -> None:
         """Begin before the first step."""
         self.environment = environment
-        self.gate = Gate()
+        self.gate = Gate(link.attempt if link else 0)
         self.agreement = Agreement(self.gate, environment)
         self.losses = Losses()
         self.local = Local()

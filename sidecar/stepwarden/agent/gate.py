@@ -12,17 +12,22 @@ if TYPE_CHECKING:
 SIGNALS_SEEN = 1.0  # seconds until a signal that another thread took reaches a waiting main thread
 
 
-def waits(step: int, orders: Orders, *, finding: bool) -> bool:
-    """Whether a rank at the boundary of a step waits, for a finding of that step or a person's hold."""
+def waits(step: int, orders: Orders, *, finding: bool, attempt: int = 0) -> bool:
+    """
+    Whether a rank at the boundary of a step waits, for a finding of that step or a person's hold.
+
+    What was acknowledged in an earlier attempt, whose steps had the same numbers, lets none of this one pass.
+    """
     asked = orders.hold_at is not None and step >= orders.hold_at
-    return asked or (finding and step > orders.acknowledged)
+    return asked or (finding and (attempt, step) > (orders.attempt, orders.acknowledged))
 
 
 class Gate:
     """Holds the training thread; orders come from the watcher thread."""
 
-    def __init__(self) -> None:
-        """Begin open."""
+    def __init__(self, attempt: int = 0) -> None:
+        """Begin open, in an attempt of the rank's."""
+        self.attempt = attempt
         self.orders = Orders()
         self.abandoned = False
         self.saving: Asking | None = None
@@ -76,7 +81,7 @@ class Gate:
 
     def waiting(self, step: int, *, finding: bool) -> bool:
         """Whether a rank at the boundary still waits; a program that has to go on to save doesn't."""
-        asked = waits(step, self.orders, finding=finding) and not self.abandoned
+        asked = waits(step, self.orders, finding=finding, attempt=self.attempt) and not self.abandoned
         return asked and not (self.saving is not None and self.saving.lets_through)
 
     def turn(self) -> None:

@@ -14,9 +14,24 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from stepwarden import wire
+from stepwarden.attempt import stamped
 
 KEPT_FINDINGS = 64  # that a sidecar could not take yet; more are dropped for good
 PATIENCE = 0.2  # seconds that a finding, and the last words of a process, may wait for room
+
+
+def count(path: Path) -> int:
+    """
+    Return how many processes had this rank before, in this pod: the file says it, and whose it is now.
+
+    torchrun's own count is that of its node, which other nodes' need not be. Raises `OSError`.
+    """
+    attempt, pid = 0, os.getpid()
+    with contextlib.suppress(FileNotFoundError, ValueError):
+        before, last = map(int, path.read_text(encoding="ascii").split())
+        attempt = before if last == pid else before + 1
+    path.write_text(f"{attempt} {pid}\n", encoding="ascii")
+    return attempt
 
 
 class Link:
@@ -37,6 +52,7 @@ class Link:
             self.own.unlink(missing_ok=True)
             self.socket.bind(str(self.own))
             self.own.chmod(0o666)  # the sidecar may run as another user
+            self.attempt = count(Path(directory) / f"rank-{rank}.attempt")
             wait = struct.pack("ll", int(PATIENCE), int(PATIENCE % 1 * 1e6))  # timeval: seconds, microseconds
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, wait)
         except OSError:
@@ -47,6 +63,8 @@ class Link:
     def say(self, message: wire.Message, *, patiently: bool = False) -> bool:
         """Send a message; False, and counted, where the sidecar can't take it now, or within `PATIENCE`."""
         flags = 0 if patiently else socket.MSG_DONTWAIT
+        if isinstance(message, wire.Finding):
+            message = stamped(message, self.attempt)
         try:
             self.socket.sendto(wire.to_line(message).encode(), flags, self.sidecar)
         except (OSError, ValueError):

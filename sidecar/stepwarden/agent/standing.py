@@ -66,6 +66,7 @@ class Standing:
             reason=reason,
             unknown=self.unknown(),
             saved=self.saved(),
+            attempt=self.link.attempt if self.link else 0,
         )
 
     def say(self) -> bool:

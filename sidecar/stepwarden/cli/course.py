@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from stepwarden.attempt import Moment
 from stepwarden.policy import Action, Decision, Rule, decide, overdue
 from stepwarden.wire import Finding, Instruction, JobReport, Update
 
@@ -55,7 +56,8 @@ def turn(
     if answer == "stop":
         return replace(course, answered="stop", by_person=True)
     judged = [finding for finding in findings if finding.kind != "RankFailed"]
-    decision = decide(rules, judged, course.instruction.acknowledged)
+    known = course.instruction
+    decision = decide(rules, judged, (known.attempt, known.acknowledged))
     if decision is None:
         return replace(course, pause=None)
     since = course.since if course.pause else now
@@ -63,7 +65,7 @@ def turn(
     if chosen is None:
         return replace(course, pause=decision, since=since)
     paused = replace(course, pause=decision, since=since, answered=chosen, by_person=answer is not None)
-    return released(paused, decision.step, chosen) if chosen in {"skip", "apply"} else paused
+    return released(paused, decision.until, chosen) if chosen in {"skip", "apply"} else paused
 
 
 def over(report: JobReport) -> bool:
@@ -74,10 +76,11 @@ def over(report: JobReport) -> bool:
     )
 
 
-def released(course: Course, step: int, chosen: Answer) -> Course:
-    """Return the course after the findings up to a step were dealt with."""
+def released(course: Course, until: Moment, chosen: Answer) -> Course:
+    """Return the course after the findings up to a moment were dealt with."""
     update: Update = "skip" if chosen == "skip" else "apply"
-    instruction = replace(course.instruction, acknowledged=step, update=update)
+    attempt, step = until
+    instruction = replace(course.instruction, attempt=attempt, acknowledged=step, update=update)
     return replace(course, instruction=instruction, pause=None)
 
 

@@ -3,15 +3,20 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from stepwarden.attempt import NEVER, Moment
 
-def open_step(status: Mapping[str, Any]) -> int | None:
-    """Return the step that an acknowledgement must reach to end a finding's pause; None: there is none."""
-    known = status.get("acknowledged") or {}
-    acknowledged = known.get("step", -1) if known.get("run", 0) == status.get("run", 0) else -1
-    step = (status.get("pause") or {}).get("step")
-    if step is None or step <= acknowledged:
-        return None
-    return int(step)
+
+def open_until(status: Mapping[str, Any]) -> Moment | None:
+    """Return the moment that an acknowledgement must reach to end a finding's pause; None: there is none."""
+    known, pause = status.get("acknowledged") or {}, status.get("pause") or {}
+    of_run = known.get("run", 0) == status.get("run", 0)
+    acknowledged = until(known) if of_run else NEVER
+    return until(pause) if until(pause) > acknowledged else None
+
+
+def until(said: Mapping[str, Any]) -> Moment:
+    """Read attempt and step."""
+    return int(said.get("attempt", 0)), int(said.get("step", -1))
 
 
 def ranks_per_node(job: Mapping[str, Any]) -> int:
@@ -29,10 +34,13 @@ def text(name: str, findings: Sequence[Mapping[str, Any]], status: Mapping[str, 
     if not findings:
         return f"{name}: no findings\n"
     lines = [line for finding in findings for line in block(finding)]
-    step = open_step(status)
-    if step is not None:
-        action = (status.get("pause") or {}).get("action", "Hold")
-        lines += ["", f"It is paused ({action}) at step {step}. To go on without that update, or with it:"]
+    paused = open_until(status)
+    if paused is not None:
+        action, (_, step) = (status.get("pause") or {}).get("action", "Hold"), paused
+        lines += [
+            "",
+            f"It is paused ({action}) at step {step}. To go on without that update, or with it:",
+        ]
         lines += [f"  kubectl stepwarden resume {name} [--update skip|apply]"]
     return "".join(f"{line}\n" for line in lines)
 

@@ -100,16 +100,16 @@ def hold(parsed: argparse.Namespace) -> int:
 def resume(parsed: argparse.Namespace) -> int:
     """End what holds the job: a person's hold, a finding's, or both."""
     job = read(parsed)
-    step = findings.open_step(job.get("status", {}))
+    until = findings.open_until(job.get("status", {}))
     body: dict[str, Any] = {}
     done = []
     if job.get("spec", {}).get("hold"):
         body["spec"] = {"hold": False}
         done.append("spec.hold is false now")
-    if step is not None:
-        run = job.get("status", {}).get("run", 0)
-        said = f"{step},{parsed.update},{run}" if run else f"{step},{parsed.update}"
-        body["metadata"] = {"annotations": {ACKNOWLEDGE: said}}
+    if until is not None:
+        (attempt, step), run = until, job.get("status", {}).get("run", 0)
+        later = f",{run},{attempt}" if attempt else f",{run}" if run else ""
+        body["metadata"] = {"annotations": {ACKNOWLEDGE: f"{step},{parsed.update}{later}"}}
         fate = "left out" if parsed.update == "skip" else "applied"
         done.append(f"findings up to step {step} are acknowledged, that update is {fate}")
     if not body:

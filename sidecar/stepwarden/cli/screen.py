@@ -2,10 +2,13 @@
 
 from collections.abc import Iterable, Sequence
 
+from stepwarden.attempt import Moment, moment
 from stepwarden.cli.course import Course
 from stepwarden.failure import is_crash
 from stepwarden.policy import Decision, Rule, match
 from stepwarden.wire import Finding, RankReport
+
+Key = tuple[str, Moment, int | None]
 
 ASK = "[s] go on without this update   [a] go on with it   [q] stop: type one of them and Enter"
 ASK_HOLD = "[s] go on   [q] stop: type one of them and Enter"
@@ -29,9 +32,9 @@ THEN = {
 }
 
 
-def key(finding: Finding) -> tuple[str, int, int | None]:
+def key(finding: Finding) -> Key:
     """Return what two words about the same finding share: ranks fail each in its own way."""
-    return finding.kind, finding.step, finding.rank if finding.kind == "RankFailed" else None
+    return finding.kind, moment(finding), finding.rank if finding.kind == "RankFailed" else None
 
 
 def block(finding: Finding, rules: Sequence[Rule], *, interactive: bool) -> list[str]:
@@ -184,12 +187,17 @@ def restarted(decision: Decision, number: int, most: int, wait: float) -> str:
     return f"restart {number} of {most} in {duration(wait)}: {first.kind}: {first.message.splitlines()[0]}"
 
 
+def reached(course: Course) -> Moment:
+    """Return up to when findings are dealt with."""
+    return course.instruction.attempt, course.instruction.acknowledged
+
+
 def decided(before: Course, course: Course) -> str:
     """Say what was just decided."""
     by = "as you chose" if course.by_person else "as the policy says"
     if course.stopped:
         return f"the run is stopped, {by}"
-    if course.instruction.acknowledged == before.instruction.acknowledged:
+    if reached(course) == reached(before):
         return "the hold is over: the training goes on"
     what = "left out" if course.instruction.update == "skip" else "applied"
     return f"the update of step {course.instruction.acknowledged} is {what}, {by}: the training goes on"

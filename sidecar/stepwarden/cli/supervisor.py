@@ -33,7 +33,7 @@ class Supervisor:
         self.told: tuple[object, Instruction] = (None, Instruction())
         self.code: int | None = None
         self.findings: Sequence[Finding] = ()
-        self.known: set[tuple[str, int, int | None]] = set()
+        self.known: set[screen.Key] = set()
         self.shown: set[str] = set()
         self.look_at = 0.0
         self.line, self.line_at = "", 0.0
