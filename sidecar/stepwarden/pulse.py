@@ -1,7 +1,7 @@
 """What a rank's main thread is at, and how its process ended: told by others than that thread."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from operator import attrgetter
 from typing import Any, Literal
 
@@ -17,6 +17,7 @@ class Pulse:
     seconds the main thread has had the same stack and used no processor; `stack` is then its Python
     stack, innermost call last, else empty. `collective` names the collective that it is inside of, empty
     outside, `sequence` counts those begun so far, `waiting` is for how many seconds it has been inside.
+    `recorded` is what torch's flight recorder has of it: name, group, sequence (in that group), tensors.
     `marks` are what excuses a long pause: evaluating, checkpointing, compiling, loading, sleeping.
     `median`, `spread` (median absolute deviation) and `longest` are of the seconds of its last steps,
     None before there are some. `spent` sums over all `steps` so far the seconds of its own work by
@@ -34,6 +35,7 @@ class Pulse:
     collective: str = ""
     sequence: int = 0
     waiting: float = 0.0
+    recorded: Mapping[str, Any] = field(default_factory=dict)
     marks: tuple[str, ...] = ()
     median: float | None = None
     spread: float | None = None
@@ -52,7 +54,7 @@ class Pulse:
 
 
 NAMES = tuple(spec.name for spec in fields(Pulse))
-DEFAULTS = tuple(spec.default for spec in fields(Pulse))
+DEFAULTS = tuple({} if spec.default is MISSING else spec.default for spec in fields(Pulse))
 VALUES = attrgetter(*NAMES)
 
 

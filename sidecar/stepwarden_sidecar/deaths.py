@@ -5,6 +5,7 @@ The kernel closes a dead process' lifeline, so that it is dead is known at once.
 a moment later, and Python's faulthandler may have left a stack in a file just before.
 """
 
+import itertools
 import re
 import signal
 from dataclasses import dataclass, replace
@@ -17,8 +18,16 @@ from stepwarden_sidecar.ranks import LIVE
 WORD = 0.3  # seconds that a launcher may take to say how a process ended; torchrun looks each 0.1 s
 KEPT = 1024  # exits of processes whose lifeline is still open, the last ones
 LONGEST = 16 * 1024  # characters of a stack
-INTERRUPTED = "Interrupted"  # the reason of a rank that a person's Ctrl-C ended
+INTERRUPTED = "Interrupted"  # the reason of a rank that a KeyboardInterrupt ended
 FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+) in ', re.MULTILINE)
+CALL = re.compile(r'^  File "([^"]+)", line \d+ in (\S+)', re.MULTILINE)
+COLLECTIVES = ("/torch/distributed/distributed_c10d.py", "/torch/distributed/_functional_collectives.py")
+BETWEEN = (
+    *COLLECTIVES,
+    *("/torch/distributed/c10d_logger.py", "/torch/_ops.py"),
+    "/stepwarden/agent/hooks/collectives.py",
+)
+UNLIKE = "gloo aborts a rank that is sent more than its tensor takes, so compare what each rank brings to it"
 LIBRARY = re.compile(r"site-packages|dist-packages|/lib(64)?/python\d|^<|/stepwarden/")
 FATAL = {  # first words of faulthandler's report
     "Segmentation fault": signal.SIGSEGV,
@@ -74,13 +83,14 @@ class Deaths:
         return [Death(pid, self.exits.pop(pid, None)) for pid in ready]
 
 
-def is_news(state: State, reason: str, said: RankExit | None) -> bool:
+def is_news(state: State, said: RankExit | None) -> bool:
     """
     Whether a rank's death is more than what it has said itself.
 
     One that said that it ended, as at a `raise SystemExit(3)`, may still have failed by its launcher's word.
+    So may one that was interrupted: a person's Ctrl-C comes to its launcher as well, which then ends all.
     """
-    failed = said is not None and said.code != 0 and not said.asked and reason != INTERRUPTED
+    failed = said is not None and said.code != 0 and not said.asked
     return state in LIVE or (state == "ended" and failed)
 
 
@@ -127,10 +137,22 @@ def fatal(crash: str) -> int | None:
 
 
 def stack(crash: str) -> str:
-    """Return faulthandler's word on the fault and on the thread that it is of, without the other threads."""
+    """
+    Return faulthandler's word on the fault and on the thread that it is of, without the other threads.
+
+    Of a thread of C++ it knows nothing: then the main thread's is returned, which comes last.
+    """
     head, _, rest = crash.partition("\n")
-    current = rest.partition("Current thread ")[2].partition("\n\n")[0]
-    return f"{head}\n{current and 'Current thread '}{current}".strip()[:LONGEST]
+    name = "Current thread " if "Current thread " in rest else "Thread "
+    thread = rest.rpartition(f"\n{name}")[2].partition("\n\n")[0] if name in rest else ""
+    return f"{head}\n{thread and name}{thread}".strip()[:LONGEST]
+
+
+def collective(crash: str) -> str:
+    """Return the collective that the main thread was in as a thread of C++ aborted, "" if in none."""
+    frames = [] if "Current thread " in crash else CALL.findall(stack(crash))
+    inside = itertools.takewhile(lambda frame: frame[0].endswith(BETWEEN), frames)
+    return next((name for file, name in reversed(list(inside)) if file.endswith(COLLECTIVES)), "")
 
 
 def place(crash: str) -> tuple[str | None, int | None]:
@@ -141,11 +163,13 @@ def place(crash: str) -> tuple[str | None, int | None]:
     return None, None
 
 
-def finding(rank: int, step: int, pid: int, said: RankExit | None, crash: str) -> Finding:
-    """Make the finding of a rank that died during a step."""
+def finding(  # noqa: PLR0913, PLR0917 - which process, and what its launcher, faulthandler and it have said
+    rank: int, step: int, pid: int, said: RankExit | None, crash: str, reason: str = ""
+) -> Finding:
+    """Make the finding of a rank that died during a step; `reason` is that of its own last state."""
     end = ending(said, crash)
     file, line = place(crash)
-    where = f" at {file}:{line}" if file else ""
+    where = f" at {file}:{line}" if file else " (KeyboardInterrupt)" if reason == INTERRUPTED else ""
     facts = {
         "exit_code": end.code,
         "signal": end.signal,
@@ -155,4 +179,6 @@ def finding(rank: int, step: int, pid: int, said: RankExit | None, crash: str) -
         "pid": pid,
     }
     known = {name: value for name, value in facts.items() if value is not None}
-    return rank_failed(rank, step, f"{end.message}{where}", place=(file, line), evidence=known)
+    called = collective(crash) if end.signal == signal.SIGABRT.name else ""
+    why = f", in {called}: {UNLIKE}" if called else ""
+    return rank_failed(rank, step, f"{end.message}{where}{why}", place=(file, line), evidence=known)

@@ -21,8 +21,8 @@ from stepwarden_sidecar.sidecar import Sidecar
 LINE = 64 * 1024  # bytes of a line
 MODE = 0o666  # ranks may run under another user
 BACKLOG = 1024
-PATIENCE = 0.5  # seconds that a launcher waits for its answer at most
-PRINTING = 0.25  # seconds in which a rank has printed what it was told, unless it says so before
+PATIENCE = 1.5  # seconds that a launcher waits for its answer at most
+PRINTING = 1.0  # seconds in which a rank that lives has printed what it was told, and says so
 LOOK = 0.02  # seconds between two looks at who has been told
 CRASH = 64 * 1024  # bytes of a crash file that are read
 
@@ -135,7 +135,7 @@ class Lives:
         for death in self.deaths.due(self.sidecar.clock() if now is None else now):
             self.drain()
             rank = self.rank_of(death.pid)
-            if rank is not None and deaths.is_news(rank.state, rank.reason, death.exit):
+            if rank is not None and deaths.is_news(rank.state, death.exit):
                 self.sidecar.gone(rank, self.finding(rank, death.exit))
 
     def finding(self, rank: Rank, said: RankExit | None) -> Finding | None:
@@ -143,7 +143,7 @@ class Lives:
         if said is not None and (said.asked or said.code == 0):
             return None
         crash = read(self.directory / f"rank-{rank.rank}.crash")
-        return deaths.finding(rank.rank, rank.step + 1, rank.pid, said, crash)
+        return deaths.finding(rank.rank, rank.step + 1, rank.pid, said, crash, rank.reason)
 
     def rank_of(self, pid: int) -> Rank | None:
         """Return the rank whose process this is."""

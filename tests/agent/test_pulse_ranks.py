@@ -3,6 +3,7 @@
 import shutil
 
 import pytest
+import torch._C._distributed_c10d as c10d
 from hearing import Sidecar
 
 from stepwarden.pulse import Pulse
@@ -76,6 +77,19 @@ def test_a_rank_that_waits_is_shown_with_its_collective(heard, name, phase, coll
     assert waiting.sequence > away.sequence >= 0
     assert line in waiting.stack
     assert waiting.marks == ()
+    assert away.recorded == {}
+
+
+@pytest.mark.skipif(not hasattr(c10d, "_dump_fr_trace_json"), reason="this torch records nothing of gloo")
+def test_what_torch_has_recorded_of_a_collective_is_shown(heard):
+    recorded = {name: heard[name][0].recorded for name in AWAY}
+    assert {each["group"] for each in recorded.values()} == {"default_pg"}
+    # The reducer's one is of all gradients at once; pickled objects are preceded by their sizes.
+    assert (recorded["forward"]["name"], recorded["forward"]["tensors"]) == ("all_reduce", "float[28]")
+    assert (recorded["data"]["name"], recorded["data"]["tensors"]) == ("all_reduce", "float[1]")
+    assert (recorded["objects"]["name"], recorded["objects"]["tensors"]) == ("all_gather", "long[1]")
+    numbers = [recorded[name]["sequence"] for name in AWAY]
+    assert numbers == sorted(set(numbers))
 
 
 def test_a_rank_that_waits_is_not_slow(heard):

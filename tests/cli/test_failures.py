@@ -25,6 +25,7 @@ def line(comment):
         ("segfault", "SIGSEGV (segmentation fault)", 139, "in die"),
         ("abort", "SIGABRT", 134, "in die"),
         ("SIGKILL", "the process was killed by SIGKILL", 137, ""),
+        ("KeyboardInterrupt", "exit code 1 (KeyboardInterrupt)", 1, ""),  # of one rank alone: no Ctrl-C
     ],
 )
 def test_the_cause_is_named_and_told_and_shown_first(stepwarden, how, said, code, trace):
@@ -38,6 +39,24 @@ def test_the_cause_is_named_and_told_and_shown_first(stepwarden, how, said, code
     shown = done.stderr.index(f"finding: RankFailed (critical) at step {STEP}, began on rank 1")
     followed = done.stderr.find("rank 0 ended because of rank 1")
     assert followed == -1 or shown < followed
+
+
+def test_tensors_of_unlike_sizes_in_a_collective_are_told_as_what_they_are(stepwarden):
+    script = stepwarden.script(
+        "import torch, torch.distributed as dist\n"
+        "dist.init_process_group('gloo')\n"
+        "x = torch.ones(4 + dist.get_rank())\n"
+        "dist.all_reduce(x)\n"
+    )
+    done = stepwarden("run", "--nproc", "2", "--report", "r", "--", script, OMP_NUM_THREADS="1")
+    assert done.returncode != 0
+    found = read_findings(stepwarden.folder / "r" / "findings.jsonl")
+    [cause] = [each for each in found if each.severity == "critical"]
+    assert f"SIGABRT at {script}:4, in all_reduce: gloo aborts a rank" in cause.message
+    [other] = [each for each in found if each != cause]
+    assert (other.severity, other.evidence["because"]) == ("info", cause.rank)
+    [shapes] = other.evidence["tensors"].values()
+    assert shapes == {"x": f"float32[{5 - cause.rank}]"}
 
 
 def test_an_exit_that_only_torchrun_sees_is_named_once_the_process_is_gone(stepwarden):

@@ -24,7 +24,8 @@ from stepwarden.agent.failing import oom
 from stepwarden.pulse import RankExit
 
 MODULE = "torch.distributed.elastic.multiprocessing.api"
-PATIENCE = 0.5  # seconds that the other ranks have to be told
+PATIENCE = 1.5  # seconds that the other ranks have to be told: milliseconds do, but on a busy machine
+CONNECT = 0.1  # seconds in which a sidecar that lives takes a connection
 
 
 def start() -> None:
@@ -127,7 +128,7 @@ class Launcher:
         """Tell the sidecar; return the connection that it will answer at, None where there is none."""
         line = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         try:
-            line.settimeout(PATIENCE / 5)
+            line.settimeout(CONNECT)
             line.connect(self.path)
             line.sendall(wire.to_line(said).encode() + b"\n")
         except OSError:

@@ -26,6 +26,8 @@ def die():
         os._exit(4)
     if HOW == "SystemExit":
         raise SystemExit(6)
+    if HOW == "KeyboardInterrupt":
+        raise KeyboardInterrupt
     if HOW == "segfault":
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         ctypes.string_at(0)  # dies: segfault

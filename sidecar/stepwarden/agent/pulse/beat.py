@@ -4,12 +4,16 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
+
+import torch
 
 from stepwarden.agent.hooks.collectives import Collectives
 from stepwarden.agent.hooks.replicas import Local
 from stepwarden.agent.pulse import marks, stack, waiting
+from stepwarden.agent.pulse.flight import Flight
 from stepwarden.agent.pulse.phases import Phases
 from stepwarden.agent.pulse.stillness import Stillness
 from stepwarden.pulse import Pulse
@@ -33,6 +37,7 @@ class Beat:
         self.thread = threading.get_ident()
         self.stillness = Stillness(self.thread)
         self.node = os.environ.get("NODE_NAME") or os.uname().nodename
+        self.flight: Flight | None = Flight() if torch.distributed.is_available() else None
         self.told, self.steps = 0.0, 0
         self.written: tuple[object, str] = (None, "")
 
@@ -79,10 +84,10 @@ class Beat:
             calls += stack.of_engine(threads, self.thread)
         codes = [frame.f_code for frame in calls]
         collective, waited = self.waits(codes, now, still)
-        more: dict[str, Any] = {}
+        more: dict[str, Any] = {"recorded": self.recorded(collective, waited)}
         if still >= STILL:
             file, line = stack.place(calls)
-            more = {"stack": self.text(calls), "file": file, "line": line}
+            more |= {"stack": self.text(calls), "file": file, "line": line}
         excuses = marks.marks(codes, self.phases.phase, self.training, evaluating=self.evaluating())
         return self.pulse(
             now,
@@ -104,6 +109,16 @@ class Beat:
             return "all_reduce", now - accumulated
         name = waiting.called(codes)
         return name, still if name else 0.0
+
+    def recorded(self, collective: str, waited: float) -> Mapping[str, Any]:
+        """Return what the flight recorder has of a collective; what it has of none is nothing."""
+        if not collective or self.flight is None:
+            return {}
+        try:
+            return self.flight.waited_for((self.collectives.count, self.phases.events), waited)
+        except Exception:  # noqa: BLE001 - its form is torch's own affair; the pulse goes on without it
+            self.flight = None
+            return {}
 
     def text(self, calls: list[FrameType]) -> str:
         """Write the stack; one that stands still is written once."""

@@ -11,6 +11,7 @@ from stepwarden.wire import Finding, Verdict
 
 QUIET = 2.0  # seconds without a word; one a second is usual
 SHOWN = 16  # ranks whose stacks and places are in the evidence: those to blame first
+NAME = 100  # characters of a name that torch has recorded
 STACK = 4000  # characters of one stack, its end
 
 
@@ -50,7 +51,7 @@ def everyone(waiting: Sequence[Seen], seen: Sequence[Seen], limits: Pace, *, apa
     if apart:
         why = (
             "in collectives that are not the same one, so none can end: every rank has to call the same ones "
-            "in the same order, also behind an exception that only one rank catches"
+            "in the same order, with the same shapes, also behind an exception that only one rank catches"
         )
     else:
         why = "in the same collective, and it does not end: look at the network between their machines"
@@ -106,8 +107,16 @@ def where(rank: Seen) -> str:
     if not pulse.collective:
         return f"in the {part(rank)}{place(rank)}"
     count = f", its collective number {pulse.sequence}" if pulse.sequence > 0 else ""
-    here = f"{spot(rank)}{count}".removeprefix(", ")
+    here = f"{spot(rank)}{count}{brought(rank)}".removeprefix(", ")
     return f"in {pulse.collective} ({here})" if here else f"in {pulse.collective}"
+
+
+def brought(rank: Seen) -> str:
+    """Say what torch has recorded of the collective: `, number 12 of default_pg with float[4, 3]`."""
+    if rank.recorded is None:
+        return ""
+    (group, number), (_, tensors) = rank.recorded, rank.brings
+    return f", number {number} of {group[:NAME]}" + (f" with {tensors[:NAME]}" if tensors else "")
 
 
 def place(rank: Seen) -> str:
@@ -173,6 +182,7 @@ def told(rank: Seen) -> dict[str, Any]:
         "phase": pulse.phase,
         "collective": pulse.collective,
         "sequence": pulse.sequence,
+        "recorded": dict(pulse.recorded) or None,
         "seconds": round(rank.waits or rank.still, 2),
         "silent": round(rank.silent, 2) if rank.silent > QUIET else None,
         "marks": list(pulse.marks),

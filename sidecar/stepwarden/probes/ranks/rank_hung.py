@@ -115,10 +115,16 @@ def all_wait(waiting: Sequence[Seen], seen: Sequence[Seen], limits: Pace, *, who
         return Verdict("unknown", "NotAllKnown", "not every rank has said what it is at")
     names = {each.pulse.collective or each.pulse.phase for each in waiting}
     places = {(each.pulse.file, each.pulse.line) for each in waiting}
-    other = len(names) > 1 and not names <= PAIRED
+    other = unlike(waiting) or (len(names) > 1 and not names <= PAIRED)
     if waited >= (limits.tight if other else limits.long):
         return words.everyone(waiting, seen, limits, apart=other or len(places) > 1)
     return Verdict("ok", "Waiting", f"all ranks wait since {waited:.1f} s: in a collective of their own")
+
+
+def unlike(waiting: Sequence[Seen]) -> bool:
+    """Whether torch has recorded that ranks meet in one collective with other ones, or with other shapes."""
+    same = len({each.recorded for each in waiting}) == 1 and waiting[0].recorded is not None
+    return same and len({each.brings for each in waiting}) > 1
 
 
 def alone(rank: Seen, seen: Sequence[Seen], limits: Pace) -> Verdict:

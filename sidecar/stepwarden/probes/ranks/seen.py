@@ -8,6 +8,8 @@ from stepwarden.pulse import Pulse
 from stepwarden.wire import State
 
 PAUSES = frozenset({"evaluating", "checkpointing", "compiling"})  # marks of what may take minutes
+# Where all ranks bring the same shapes; all_gather and all_to_all may take unlike ones.
+ALIKE = frozenset({"all_reduce", "broadcast", "reduce", "_all_gather_base", "_reduce_scatter_base"})
 OWN = frozenset({"sleeping", "loading", "locked"})  # marks of a rank that waits for no other rank
 TRAINING = frozenset({"forward", "backward", "optimizer"})
 FRAME = re.compile(r'File "([^"]+)", line \d+')
@@ -79,6 +81,20 @@ class Seen:
             return 0.0
         inside = reduces(pulse.stack)
         return self.still if inside or (inside is None and pulse.phase != "forward") else 0.0
+
+    @property
+    def recorded(self) -> tuple[str, int] | None:
+        """The group, and the number in it, of the collective that it waits in, as torch has recorded it."""
+        said = self.pulse.recorded
+        group, number = said.get("group"), said.get("sequence")
+        return (group, number) if isinstance(group, str) and isinstance(number, int) else None
+
+    @property
+    def brings(self) -> tuple[str, str]:
+        """What it waits in, as torch has recorded it, and its tensors where all have to bring the same."""
+        said = self.pulse.recorded
+        name = str(said.get("name", ""))
+        return name, str(said.get("tensors", "")) if name in ALIKE else ""
 
     @property
     def spins(self) -> float:
