@@ -1,4 +1,4 @@
-"""Before a suspension the training saves, in all its ranks at the same step, and goes on from there."""
+"""Before its pods go the training saves, in all its ranks at the same step, and goes on from there."""
 
 import json
 import re
@@ -37,7 +37,10 @@ def save():
 
 for step in range(begin, begin + 1000 if not found else begin + 5):
     optimizer.zero_grad()
-    (-model(torch.ones(1, 1))).sum().backward()
+    out = model(torch.ones(1, 1))
+    if not found and rank == 1 and step == int(os.environ.get("BAD_STEP", -1)):
+        out.register_hook(lambda grad: grad * float("nan"))
+    (-out).sum().backward()
     optimizer.step()
     time.sleep(0.05)
 print(f"ends with {layer.weight.item():.0f} after step {step}", flush=True)
@@ -61,8 +64,35 @@ def test_a_suspension_waits_for_the_checkpoint_that_it_asks_for(kube, folder):
     [saved] = folder.glob("step-*.pt")
     step = int(re.search(r"\d+", saved.name)[0])
     suspend(kube, "asked", wanted=False)
-    kube.until_state("asked", "Complete")
+    goes_on_behind(kube, "asked", step)
+
+
+def test_a_restart_before_a_poisoned_update_saves_first_and_goes_on_from_there(kube, folder):
+    checkpoint = {"directory": "/checkpoints", "gracePeriod": "90s"}
+    rules = [{"kinds": ["NonFiniteGradient"], "severity": "critical", "action": "Restart"}]
+    job, script = script_job(
+        "anew",
+        ASKED,
+        nodes=2,
+        env={"BAD_STEP": 8},
+        checkpoint=checkpoint,
+        onFinding=rules,
+        restartBackoff="1s",
+    )
+    kube.apply(with_folder(job, folder), script)
+    goes_on_behind(kube, "anew", 7)
+    [saved] = folder.glob("step-*.pt")
+    assert saved.name == "step-7.pt"
+    status = kube.get("tj", "anew")["status"]
+    assert (status["restarts"], status["run"]) == (1, 1)
+    assert (status["findings"][0]["kind"], status["findings"][0]["step"]) == ("NonFiniteGradient", 8)
+    assert kube.condition("anew", "Saving")["message"] == "2 of 2 ranks have saved"
+
+
+def goes_on_behind(kube, name, step):
+    """Wait for the end; both ranks have gone on from the checkpoint of a step, and lost none of it."""
+    kube.until_state(name, "Complete")
     for index in (0, 1):
-        said = kube("logs", kube.pod_of("asked", index), "-c", "trainer")
+        said = kube("logs", kube.pod_of(name, index), "-c", "trainer")
         assert f"begins at {step + 1}" in said
         assert f"ends with {step + 6} after step {step + 5}" in said

@@ -19,6 +19,7 @@ PARTS = (
         "pulse.py",
         "replica.py",
         "failure.py",
+        "attempt.py",
         "policy.py",
         "reproducibility.py",
     ),
