@@ -1,6 +1,7 @@
 """Tries one fault in a rank of a TrainingJob of two pods, and takes down what is seen and when."""
 
 import contextlib
+import secrets
 import shutil
 import subprocess
 import tempfile
@@ -42,11 +43,13 @@ class Trial:
 
     def __init__(self, kube, cluster, fault, *, ranks, rank, step):  # noqa: PLR0913 - all named
         """Begin; `cluster` is the namespace in which the operator runs."""
-        self.folder = Path(tempfile.mkdtemp(prefix="fault-"))
+        self.name = f"fault-{secrets.token_hex(4)}"
+        self.folder = Path(tempfile.gettempdir(), self.name)
+        self.folder.mkdir()
         self.folder.chmod(0o777)
         self.kube, self.cluster, self.fault = kube, cluster, fault
         self.ranks, self.rank, self.step = ranks, rank, step
-        self.name, self.began = self.folder.name.replace("_", "-").lower(), self.folder / self.folder.name
+        self.began = self.folder / self.name
         env = environment(fault, rank, step, f"{SCRATCH}/{self.began.name}")
         self.followers, self.pods, self.found = [], [], {}
         kube.apply(*faulty_job(self.name, fault, env, ranks=ranks, folder=self.folder))
