@@ -80,9 +80,11 @@ def test_a_rank_that_waits_is_shown_with_its_collective(heard, name, phase, coll
     assert away.recorded == {}
 
 
-@pytest.mark.skipif(not hasattr(c10d, "_dump_fr_trace_json"), reason="this torch records nothing of gloo")
 def test_what_torch_has_recorded_of_a_collective_is_shown(heard):
     recorded = {name: heard[name][0].recorded for name in AWAY}
+    if not hasattr(c10d, "_dump_fr_trace_json"):  # an older torch, which records nothing of gloo
+        assert recorded == {name: {} for name in AWAY}
+        return
     assert {each["group"] for each in recorded.values()} == {"default_pg"}
     # The reducer's one is of all gradients at once; pickled objects are preceded by their sizes.
     assert (recorded["forward"]["name"], recorded["forward"]["tensors"]) == ("all_reduce", "float[28]")
