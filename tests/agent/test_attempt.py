@@ -37,6 +37,10 @@ def test_a_file_that_says_nothing_begins_anew(tmp_path, before):
     assert count(path) == 0
 
 
+def test_a_folder_that_takes_no_file_takes_no_agent_off(tmp_path):
+    assert count(tmp_path / "missing" / "rank-0.attempt") == 0
+
+
 def test_each_process_counts_and_none_twice(tmp_path):
     path = tmp_path / "rank-0.attempt"
     assert [count(path), count(path)] == [0, 0]

@@ -24,13 +24,15 @@ def count(path: Path) -> int:
     """
     Return how many processes had this rank before, in this pod: the file says it, and whose it is now.
 
-    torchrun's own count is that of its node, which other nodes' need not be. Raises `OSError`.
+    torchrun's own count is that of its node, which other nodes' need not be. Where the disk has no room for
+    the file, each process takes itself for the first; one that is there is written over and needs none.
     """
     attempt, pid = 0, os.getpid()
-    with contextlib.suppress(FileNotFoundError, ValueError):
+    with contextlib.suppress(OSError, ValueError):
         before, last = map(int, path.read_text(encoding="ascii").split())
         attempt = before if last == pid else before + 1
-    path.write_text(f"{attempt} {pid}\n", encoding="ascii")
+    with contextlib.suppress(OSError), path.open("r+b" if path.exists() else "wb") as file:
+        file.write(f"{attempt:10} {pid:10}\n".encode())
     return attempt
 
 
