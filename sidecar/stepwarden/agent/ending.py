@@ -97,7 +97,8 @@ class Ending:
         if threading.current_thread() is threading.main_thread():
             self.agent.guard(failures.strip, error)
             self.agent.guard(self.failed, error)
-        self.excepthook(kind, error, error.__traceback__ or trace)
+        with self.peers.lock:  # torch's hook gathers all of stderr meanwhile, and may lose it
+            self.excepthook(kind, error, error.__traceback__ or trace)
         if threading.current_thread() is threading.main_thread():
             self.agent.guard(self.explain)
 

@@ -9,6 +9,7 @@ from stepwarden.agent.say import say
 from stepwarden.failure import is_crash
 from stepwarden.wire import Finding
 
+TRACEBACK = 0.5  # seconds that printing a traceback may take
 VERBS = {"RankFailed": "failed", "RankHung": "hangs", "RankStraggling": "is slow"}
 TEXTS = ("traceback", "stack")  # of a finding's evidence, as they were printed
 
@@ -30,13 +31,17 @@ class Peers:
         self.told: tuple[Finding, ...] = ()
         self.cause: Finding | None = None
         self.arrived = threading.Event()
-        self.lock, self.closed = threading.Lock(), False
+        self.lock, self.closed = threading.RLock(), False  # who prints has it
 
     def say(self, text: str) -> None:
-        """Print something, unless the interpreter is about to go."""
-        with self.lock:
+        """Print something, unless the interpreter is about to go; behind a traceback that is being printed."""
+        first = self.lock.acquire(timeout=TRACEBACK)
+        try:
             if not self.closed:
                 say(text)
+        finally:
+            if first:
+                self.lock.release()
 
     def close(self) -> None:
         """Wait for what is being printed, and print nothing from here on."""
