@@ -34,7 +34,7 @@ class Peers:
         self.lock, self.closed = threading.RLock(), False  # who prints has it
 
     def say(self, text: str) -> None:
-        """Print something, unless the interpreter is about to go; behind a traceback that is being printed."""
+        """Print something behind a traceback that is being printed, unless the interpreter is about to go."""
         first = self.lock.acquire(timeout=TRACEBACK)
         try:
             if not self.closed:
