@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from stepwarden.attempt import NEVER, moment
+from stepwarden.attempt import NEVER, moment, until
 from stepwarden.policy import Action, Decision, decide, overdue
 from stepwarden.wire import Finding, Instruction, JobReport, Update
 from stepwarden_operator.findings import run_of
@@ -131,7 +131,7 @@ def instruction(job: TrainingJob, verdict: Verdict, wish: Saving | None = None) 
 def obeyed(asked: Instruction, report: JobReport) -> bool:
     """Whether the hub's orders already say what is asked."""
     orders = report.orders
-    said, wanted = (orders.attempt, orders.acknowledged), (asked.attempt, asked.acknowledged)
+    said, wanted = until(orders), until(asked)
     return (
         (orders.hold_at is not None) == asked.hold
         and orders.save >= asked.save

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from stepwarden.attempt import until
 from stepwarden.encoding import plain
 from stepwarden.wire import Finding, JobReport, Orders, RankReport
 
@@ -64,8 +65,7 @@ def sound_rank(rank: RankReport) -> RankReport:
 
 def sound_orders(orders: Orders) -> Orders:
     """Return orders within bounds; what ranks are told is not the operator's business."""
-    within("orders", (orders.hold_at, orders.attempt, orders.acknowledged, orders.agreed, orders.unsound))
-    within("orders", (orders.save,))
+    within("orders", (orders.hold_at, *until(orders), orders.agreed, orders.unsound, orders.save))
     return replace(orders, told=())
 
 

@@ -7,7 +7,7 @@ What was dealt with in one attempt is not dealt with in the next, so moments are
 
 from dataclasses import replace
 
-from stepwarden.wire import Finding
+from stepwarden.wire import Finding, Instruction, Orders
 
 MOST = 2**31  # attempts: a pod that says more is not believed
 EVIDENCE = "attempt"
@@ -25,6 +25,11 @@ def attempt_of(finding: Finding) -> int:
 def moment(finding: Finding) -> Moment:
     """Return when a finding was, in the order in which findings are dealt with."""
     return attempt_of(finding), finding.step
+
+
+def until(said: Orders | Instruction) -> Moment:
+    """Return the last moment whose findings are dealt with."""
+    return said.attempt, said.acknowledged
 
 
 def stamped(finding: Finding, attempt: int) -> Finding:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
+from stepwarden.attempt import until
 from stepwarden.wire import Finding, Instruction, Orders, RankReport, from_dict, to_dict
 from stepwarden_sidecar import election, room
 from stepwarden_sidecar.inherited import Inherited
@@ -142,15 +143,13 @@ def wanted(copied: Instruction | None, orders: Orders) -> Instruction:
     They may differ for a moment; then the ranks hold: the operator says it again, and a hold that is
     forgotten would cost more than one that lasts a second too long.
     """
-    ordered = (orders.attempt, orders.acknowledged, orders.update)
     known = copied or Instruction(update=orders.update)
-    before = (known.attempt, known.acknowledged, known.update)
-    attempt, acknowledged, update = ordered if ordered[:2] > before[:2] else before
+    newest = orders if until(orders) > until(known) else known
     return Instruction(
         hold=known.hold or orders.hold_at is not None,
-        attempt=attempt,
-        acknowledged=acknowledged,
-        update=update,
+        attempt=newest.attempt,
+        acknowledged=newest.acknowledged,
+        update=newest.update,
         save=max(known.save, orders.save),
     )
 

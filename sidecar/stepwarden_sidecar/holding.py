@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from stepwarden.attempt import until
 from stepwarden.wire import Instruction, Orders, State
 
 REACH = 0.3  # seconds that orders may need to all ranks
@@ -34,16 +35,15 @@ def decide(
 
     The training is asked to save once all ranks wait at the same boundary: saving may need them all.
     """
-    before, asked = (previous.attempt, previous.acknowledged), (wanted.attempt, wanted.acknowledged)
-    (attempt, acknowledged), ranks = max(before, asked), list(ranks)
+    newest, ranks = wanted if until(wanted) >= until(previous) else previous, list(ranks)
     live = [rank for rank in ranks if rank.state in {"running", "held"}]
     together = bool(live) and all(rank.state == "held" for rank in live)
     return Orders(
         hold_at=boundary(previous.hold_at, ranks, now, anew=anew) if wanted.hold else None,
         save=max(previous.save, wanted.save) if together else previous.save,
-        attempt=attempt,
-        acknowledged=acknowledged,
-        update=wanted.update if asked >= before else previous.update,
+        attempt=newest.attempt,
+        acknowledged=newest.acknowledged,
+        update=newest.update,
     )
 
 

@@ -22,7 +22,7 @@ from stepwarden.agent.pulse import stack, waiting
 from stepwarden.agent.pulse.marks import marks
 
 SITE = sysconfig.get_path("purelib")
-MAIN = "/home/me/train.py"
+MAIN = "/srv/train.py"
 
 
 def code(file, function="<module>"):
@@ -49,7 +49,7 @@ WAIT = of(threading, "wait")
     [
         ([], ("sleeping",)),
         ([code(MAIN, "evaluate"), of(torch, "x")], ("evaluating",)),
-        ([code("/home/me/validation.py", "run"), of(torch, "x")], ("evaluating",)),
+        ([code("/srv/validation.py", "run"), of(torch, "x")], ("evaluating",)),
         ([code(f"{SITE}/lightning/loops/evaluation_loop.py", "run"), of(torch, "x")], ("evaluating",)),
         ([code(MAIN, "save_checkpoint"), of(torch, "x")], ("checkpointing",)),
         ([of(torch.serialization, "save")], ("checkpointing",)),
@@ -57,7 +57,7 @@ WAIT = of(threading, "wait")
         ([of(convert_frame, "__call__")], ("compiling",)),
         ([of(eval_frame, "compile_wrapper")], ()),  # as a compiled function runs
         (
-            [LOADER, code(FETCH, "fetch"), code("/home/me/set.py", "__getitem__")],
+            [LOADER, code(FETCH, "fetch"), code("/srv/set.py", "__getitem__")],
             ("loading", "sleeping"),
         ),
         ([LOADER, of(queue, "get"), WAIT], ("loading",)),
@@ -81,7 +81,7 @@ def test_activations_that_are_checkpointed_are_no_checkpoint():
 
 
 def test_what_the_training_itself_runs_in_says_nothing():
-    main = code("/home/me/test_run.py", "test_training")
+    main = code("/srv/test_run.py", "test_training")
     assert excused(main, of(torch, "x")) == ("evaluating",)
     assert excused(main, of(torch, "x"), training=[main]) == ()
 

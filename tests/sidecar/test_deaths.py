@@ -10,13 +10,13 @@ CRASH = """Fatal Python error: Segmentation fault
 
 Thread 0x00007f97c94506c0 (most recent call first):
   File "/a/lib/python3.11/site-packages/stepwarden/agent/link.py", line 77 in orders
-  File "/home/me/other.py", line 9 in run
+  File "/srv/other.py", line 9 in run
 
 Current thread 0x00007f97ca02d740 (most recent call first):
   File "/a/lib/python3.11/ctypes/__init__.py", line 519 in string_at
-  File "/home/me/site-packages/torch/_tensor.py", line 3 in backward
-  File "/home/me/train.py", line 13 in step
-  File "/home/me/train.py", line 40 in <module>
+  File "/srv/site-packages/torch/_tensor.py", line 3 in backward
+  File "/srv/train.py", line 13 in step
+  File "/srv/train.py", line 40 in <module>
 
 Extension modules: numpy, torch (total: 2)
 """
@@ -25,14 +25,14 @@ Extension modules: numpy, torch (total: 2)
 ABORTED = """Fatal Python error: Aborted
 
 Thread 0x00007f1f837fe6c0 (most recent call first):
-  File "/home/me/train.py", line 982 in beside
+  File "/srv/train.py", line 982 in beside
   File "/a/lib/python3.11/threading.py", line 1002 in _bootstrap
 
 Thread 0x00007f2040c22b80 (most recent call first):
   File "/a/site-packages/stepwarden/agent/hooks/collectives.py", line 120 in watched
   File "/a/site-packages/torch/distributed/distributed_c10d.py", line 4181 in all_reduce
   File "/a/site-packages/torch/distributed/c10d_logger.py", line 83 in wrapper
-  File "/home/me/train.py", line 6 in <module>
+  File "/srv/train.py", line 6 in <module>
 
 Extension modules: numpy, torch (total: 2)
 """
@@ -61,13 +61,13 @@ def exit_(code, **more):
         (
             exit_(-11, oom_kills=2),
             CRASH,
-            "the process was killed by SIGSEGV (segmentation fault) at /home/me/train.py:13",
+            "the process was killed by SIGSEGV (segmentation fault) at /srv/train.py:13",
             {"exit_code": 139, "signal": "SIGSEGV", "oom_kills": 2, "local": True},
         ),
         (
             None,
             CRASH,
-            "the process was killed by SIGSEGV (segmentation fault) at /home/me/train.py:13",
+            "the process was killed by SIGSEGV (segmentation fault) at /srv/train.py:13",
             {"exit_code": 139, "signal": "SIGSEGV", "local": True},
         ),
         (exit_(-15), "", "the process was killed by SIGTERM", {"exit_code": 143, "signal": "SIGTERM"}),
@@ -90,7 +90,7 @@ def test_each_way_of_dying_in_words(said, crash, message, facts):
     stack = evidence.pop("traceback", "")
     assert evidence == facts | {"pid": 7}
     if crash is CRASH:
-        assert (found.file, found.line) == ("/home/me/train.py", 13)
+        assert (found.file, found.line) == ("/srv/train.py", 13)
         assert "string_at" in stack
         assert "link.py" not in stack
         assert "numpy" not in stack
@@ -99,10 +99,10 @@ def test_each_way_of_dying_in_words(said, crash, message, facts):
 def test_an_abort_of_gloo_s_own_thread_is_told_by_what_the_main_thread_was_in():
     found = deaths.finding(0, 3, 7, exit_(-6), ABORTED)
     assert found.message == (
-        "the process was killed by SIGABRT at /home/me/train.py:6, in all_reduce: gloo aborts a rank that is "
+        "the process was killed by SIGABRT at /srv/train.py:6, in all_reduce: gloo aborts a rank that is "
         "sent more than its tensor takes, so compare what each rank brings to it"
     )
-    assert (found.file, found.line) == ("/home/me/train.py", 6)
+    assert (found.file, found.line) == ("/srv/train.py", 6)
     assert "beside" not in found.evidence["traceback"]
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from stepwarden.attempt import until
 from stepwarden.policy import Rule
 from stepwarden.wire import Finding, JobReport, Orders, RankReport
 from stepwarden_operator.actions import Announce, Create, DeleteJob, Instruct, PatchJob, WriteStatus
@@ -76,10 +77,7 @@ def after(observed, now, actions=None):
                 job = dataclasses.replace(observed.job, status=merged(observed.job.status, patch))
                 observed = dataclasses.replace(observed, job=job)
             case Instruct(instruction):
-                before = observed.report.orders
-                attempt, acknowledged = max(
-                    (instruction.attempt, instruction.acknowledged), (before.attempt, before.acknowledged)
-                )
+                attempt, acknowledged = max(until(instruction), until(observed.report.orders))
                 orders = Orders(
                     hold_at=50 if instruction.hold else None,
                     attempt=attempt,

@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from stepwarden.attempt import until
 from stepwarden.wire import Orders, Update
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ def waits(step: int, orders: Orders, *, finding: bool, attempt: int = 0) -> bool
     What was acknowledged in an earlier attempt, whose steps had the same numbers, lets none of this one pass.
     """
     asked = orders.hold_at is not None and step >= orders.hold_at
-    return asked or (finding and (attempt, step) > (orders.attempt, orders.acknowledged))
+    return asked or (finding and (attempt, step) > until(orders))
 
 
 class Gate:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from stepwarden.attempt import Moment
+from stepwarden.attempt import Moment, until
 from stepwarden.policy import Action, Decision, Rule, decide, overdue
 from stepwarden.wire import Finding, Instruction, JobReport, Update
 
@@ -56,8 +56,7 @@ def turn(
     if answer == "stop":
         return replace(course, answered="stop", by_person=True)
     judged = [finding for finding in findings if finding.kind != "RankFailed"]
-    known = course.instruction
-    decision = decide(rules, judged, (known.attempt, known.acknowledged))
+    decision = decide(rules, judged, until(course.instruction))
     if decision is None:
         return replace(course, pause=None)
     since = course.since if course.pause else now
@@ -76,10 +75,10 @@ def over(report: JobReport) -> bool:
     )
 
 
-def released(course: Course, until: Moment, chosen: Answer) -> Course:
+def released(course: Course, last: Moment, chosen: Answer) -> Course:
     """Return the course after the findings up to a moment were dealt with."""
     update: Update = "skip" if chosen == "skip" else "apply"
-    attempt, step = until
+    attempt, step = last
     instruction = replace(course.instruction, attempt=attempt, acknowledged=step, update=update)
     return replace(course, instruction=instruction, pause=None)
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from stepwarden.attempt import Moment, moment
+from stepwarden.attempt import Moment, moment, until
 from stepwarden.cli.course import Course
 from stepwarden.failure import is_crash
 from stepwarden.policy import Decision, Rule, match
@@ -187,17 +187,12 @@ def restarted(decision: Decision, number: int, most: int, wait: float) -> str:
     return f"restart {number} of {most} in {duration(wait)}: {first.kind}: {first.message.splitlines()[0]}"
 
 
-def reached(course: Course) -> Moment:
-    """Return up to when findings are dealt with."""
-    return course.instruction.attempt, course.instruction.acknowledged
-
-
 def decided(before: Course, course: Course) -> str:
     """Say what was just decided."""
     by = "as you chose" if course.by_person else "as the policy says"
     if course.stopped:
         return f"the run is stopped, {by}"
-    if reached(course) == reached(before):
+    if until(course.instruction) == until(before.instruction):
         return "the hold is over: the training goes on"
     what = "left out" if course.instruction.update == "skip" else "applied"
     return f"the update of step {course.instruction.acknowledged} is {what}, {by}: the training goes on"

@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from stepwarden.agent.hooks.collectives import Collectives
 from stepwarden.agent.hooks.replicas import Local
 from stepwarden.agent.pulse import marks, stack, waiting
@@ -37,7 +35,7 @@ class Beat:
         self.thread = threading.get_ident()
         self.stillness = Stillness(self.thread)
         self.node = os.environ.get("NODE_NAME") or os.uname().nodename
-        self.flight: Flight | None = Flight() if torch.distributed.is_available() else None
+        self.flight: Flight | None = Flight()
         self.told, self.steps = 0.0, 0
         self.written: tuple[object, str] = (None, "")
 
