@@ -5,11 +5,11 @@ The kernel closes a dead process' lifeline, so that it is dead is known at once.
 a moment later, and Python's faulthandler may have left a stack in a file just before.
 """
 
-import itertools
 import re
 import signal
 from dataclasses import dataclass, replace
 
+from stepwarden.calls import collective
 from stepwarden.failure import rank_failed
 from stepwarden.pulse import RankExit
 from stepwarden.wire import Finding, State
@@ -19,14 +19,8 @@ WORD = 0.3  # seconds that a launcher may take to say how a process ended; torch
 KEPT = 1024  # exits of processes whose lifeline is still open, the last ones
 LONGEST = 16 * 1024  # characters of a stack
 INTERRUPTED = "Interrupted"  # the reason of a rank that a KeyboardInterrupt ended
-FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+) in ', re.MULTILINE)
-CALL = re.compile(r'^  File "([^"]+)", line \d+ in (\S+)', re.MULTILINE)
-COLLECTIVES = ("/torch/distributed/distributed_c10d.py", "/torch/distributed/_functional_collectives.py")
-BETWEEN = (
-    *COLLECTIVES,
-    *("/torch/distributed/c10d_logger.py", "/torch/_ops.py"),
-    "/stepwarden/agent/hooks/collectives.py",
-)
+FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<name>\S*)', re.MULTILINE)
+HOOK = "/stepwarden/agent/hooks/collectives.py"  # stands around torch's functions in the rank
 UNLIKE = "gloo aborts a rank that is sent more than its tensor takes, so compare what each rank brings to it"
 LIBRARY = re.compile(r"site-packages|dist-packages|/lib(64)?/python\d|^<|/stepwarden/")
 FATAL = {  # first words of faulthandler's report
@@ -148,11 +142,12 @@ def stack(crash: str) -> str:
     return f"{head}\n{thread and name}{thread}".strip()[:LONGEST]
 
 
-def collective(crash: str) -> str:
+def aborted_in(crash: str) -> str:
     """Return the collective that the main thread was in as a thread of C++ aborted, "" if in none."""
-    frames = [] if "Current thread " in crash else CALL.findall(stack(crash))
-    inside = itertools.takewhile(lambda frame: frame[0].endswith(BETWEEN), frames)
-    return next((name for file, name in reversed(list(inside)) if file.endswith(COLLECTIVES)), "")
+    if "Current thread " in crash:
+        return ""
+    calls = ((frame["file"], frame["name"]) for frame in FRAME.finditer(stack(crash)))
+    return collective(calls, lambda file: file.endswith(HOOK))
 
 
 def place(crash: str) -> tuple[str | None, int | None]:
@@ -179,6 +174,6 @@ def finding(  # noqa: PLR0913, PLR0917 - which process, and what its launcher, f
         "pid": pid,
     }
     known = {name: value for name, value in facts.items() if value is not None}
-    called = collective(crash) if end.signal == signal.SIGABRT.name else ""
+    called = aborted_in(crash) if end.signal == signal.SIGABRT.name else ""
     why = f", in {called}: {UNLIKE}" if called else ""
     return rank_failed(rank, step, f"{end.message}{where}{why}", place=(file, line), evidence=known)

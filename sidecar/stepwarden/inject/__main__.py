@@ -20,6 +20,7 @@ PARTS = (
         "replica.py",
         "failure.py",
         "attempt.py",
+        "calls.py",
         "policy.py",
         "reproducibility.py",
     ),

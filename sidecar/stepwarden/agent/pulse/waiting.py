@@ -4,27 +4,14 @@ from collections.abc import Sequence
 from types import CodeType
 
 from stepwarden.agent.pulse import stack
+from stepwarden.calls import collective
 
-COLLECTIVES = (
-    "/torch/distributed/distributed_c10d.py",
-    "/torch/distributed/_functional_collectives.py",
-    "/torch/distributed/rendezvous.py",
-    "/torch/distributed/utils.py",
-)
-BETWEEN = ("/torch/distributed/c10d_logger.py", "/torch/_ops.py")  # stand around torch's own functions
 ENGINE = ("/torch/autograd/graph.py", "_engine_run_backward")
 
 
 def called(codes: Sequence[CodeType]) -> str:
     """Return the collective as the user's code names it, as all_gather_object; "" where there is none."""
-    name = ""
-    for code in reversed(codes):
-        file = code.co_filename
-        if file.endswith(COLLECTIVES):
-            name = name if code.co_name.startswith("__") else code.co_name
-        elif not file.endswith(BETWEEN) and not stack.is_ours(file):
-            break
-    return name.lstrip("_")
+    return collective(((code.co_filename, code.co_name) for code in reversed(codes)), stack.is_ours)
 
 
 def in_reducer(codes: Sequence[CodeType]) -> bool:
