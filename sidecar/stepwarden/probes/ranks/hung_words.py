@@ -95,19 +95,22 @@ def doing(rank: Seen, at: str) -> str:
 
 
 def where(rank: Seen) -> str:
-    """Say in which collective a rank waits: `in all_reduce (train.py:30, its 41st)`."""
+    """Say in which collective a rank waits: `in all_reduce (train.py:30, its collective number 41)`."""
     pulse = rank.pulse
     if not pulse.collective:
         return f"in the {pulse.part}{place(rank)}"
-    count = f", its collective number {pulse.sequence}" if pulse.sequence > 0 else ""
-    here = f"{spot(rank)}{count}{brought(rank)}".removeprefix(", ")
+    here = f"{spot(rank)}{count(rank)}".removeprefix(", ")
     return f"in {pulse.collective} ({here})" if here else f"in {pulse.collective}"
 
 
-def brought(rank: Seen) -> str:
-    """Say what torch has recorded of the collective: `, number 12 of default_pg with float[4, 3]`."""
+def count(rank: Seen) -> str:
+    """
+    Say which collective it is: where torch has recorded it, `, number 12 of default_pg with float[4, 3]`.
+
+    A rank's own count has only those that Python begins, in all groups.
+    """
     if rank.recorded is None:
-        return ""
+        return f", its collective number {rank.pulse.sequence}" if rank.pulse.sequence > 0 else ""
     (group, number), (_, tensors) = rank.recorded, rank.brings
     return f", number {number} of {group[:NAME]}" + (f" with {tensors[:NAME]}" if tensors else "")
 
