@@ -6,6 +6,13 @@ from operator import attrgetter
 from typing import Any, Literal
 
 Phase = Literal["starting", "data", "forward", "backward", "optimizer"]
+PARTS = {
+    "starting": "code before the first step",
+    "data": "code between two steps",
+    "forward": "forward pass",
+    "backward": "backward pass",
+    "optimizer": "optimizer",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,10 +20,11 @@ class Pulse:
     """
     What a rank's main thread is at, told by another thread of it: once a second, and more often when still.
 
-    `step` is the step that is being made, `phase` where in it the rank is. `still` is for how many
-    seconds the main thread has had the same stack and used no processor; `stack` is then its Python
-    stack, innermost call last, else empty. `collective` names the collective that it is inside of, empty
-    outside, `sequence` counts those begun so far, `waiting` is for how many seconds it has been inside.
+    `step` is the step that is being made, `phase` where in it the rank is; `file` and `line` are the user's
+    innermost, where its calls were looked at. `still` is for how many seconds the main thread has had the
+    same calls and used no processor; `stack` is its Python stack, innermost call last, empty while it goes
+    on. `collective` names the collective that it is inside of, empty outside, `sequence` counts those begun
+    so far, `waiting` is for how many seconds it has been inside.
     `recorded` is what torch's flight recorder has of it: name, group, sequence (in that group), tensors.
     `marks` are what excuses a long pause: evaluating, checkpointing, compiling, loading, sleeping.
     `median`, `spread` (median absolute deviation) and `longest` are of the seconds of its last steps,
@@ -43,6 +51,11 @@ class Pulse:
     steps: int = 0
     spent: Mapping[str, float] = field(default_factory=dict)
     node: str = ""
+
+    @property
+    def part(self) -> str:
+        """The part of a step, as a person calls it."""
+        return PARTS[self.phase]
 
     def told(self) -> dict[str, Any]:
         """Put what differs from its default: the training's own thread may say it, so it is quickly made."""

@@ -8,16 +8,18 @@ a moment later, and Python's faulthandler may have left a stack in a file just b
 import re
 import signal
 from dataclasses import dataclass, replace
+from typing import Any
 
 from stepwarden.calls import collective
 from stepwarden.failure import rank_failed
-from stepwarden.pulse import RankExit
+from stepwarden.pulse import Pulse, RankExit
 from stepwarden.wire import Finding, State
 from stepwarden_sidecar.ranks import LIVE
 
 WORD = 0.3  # seconds that a launcher may take to say how a process ended; torchrun looks each 0.1 s
 KEPT = 1024  # exits of processes whose lifeline is still open, the last ones
 LONGEST = 16 * 1024  # characters of a stack
+PATH = 300  # characters of a file's name, its end
 INTERRUPTED = "Interrupted"  # the reason of a rank that a KeyboardInterrupt ended
 FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<name>\S*)', re.MULTILINE)
 HOOK = "/stepwarden/agent/hooks/collectives.py"  # stands around torch's functions in the rank
@@ -86,6 +88,33 @@ def is_news(state: State, said: RankExit | None) -> bool:
     """
     failed = said is not None and said.code != 0 and not said.asked
     return state in LIVE or (state == "ended" and failed)
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What was known of a rank: the reason of its last state, and what it was at so many seconds before."""
+
+    reason: str = ""
+    pulse: Pulse | None = None
+    seconds: float = 0.0
+
+    @property
+    def words(self) -> str:
+        """That in words, to follow on how it ended; "" where nothing is known."""
+        if self.reason == INTERRUPTED:
+            return " (KeyboardInterrupt)"
+        if self.pulse is None:
+            return ""
+        at = self.pulse.collective[:PATH] or f"the {self.pulse.part}"
+        place = f"{(self.pulse.file or '')[-PATH:]}:{self.pulse.line}"
+        return f", last seen {self.seconds:.1f} s before in {at} at {place}"
+
+    def told(self) -> dict[str, Any] | None:
+        """Put it as evidence; None where nothing is known."""
+        if self.pulse is None:
+            return None
+        body = {"seconds": round(self.seconds, 2), "phase": self.pulse.phase}
+        return body | {"collective": self.pulse.collective, "file": self.pulse.file, "line": self.pulse.line}
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,12 +188,12 @@ def place(crash: str) -> tuple[str | None, int | None]:
 
 
 def finding(  # noqa: PLR0913, PLR0917 - which process, and what its launcher, faulthandler and it have said
-    rank: int, step: int, pid: int, said: RankExit | None, crash: str, reason: str = ""
+    rank: int, step: int, pid: int, said: RankExit | None, crash: str, before: Before
 ) -> Finding:
-    """Make the finding of a rank that died during a step; `reason` is that of its own last state."""
+    """Make the finding of a rank that died during a step."""
     end = ending(said, crash)
     file, line = place(crash)
-    where = f" at {file}:{line}" if file else " (KeyboardInterrupt)" if reason == INTERRUPTED else ""
+    where = f" at {file}:{line}" if file else before.words
     facts = {
         "exit_code": end.code,
         "signal": end.signal,
@@ -172,6 +201,7 @@ def finding(  # noqa: PLR0913, PLR0917 - which process, and what its launcher, f
         "traceback": stack(crash) or None,
         "oom_kills": said.oom_kills if said else None,
         "pid": pid,
+        "seen": None if file else before.told(),
     }
     known = {name: value for name, value in facts.items() if value is not None}
     called = aborted_in(crash) if end.signal == signal.SIGABRT.name else ""

@@ -142,8 +142,10 @@ class Lives:
         """Say how a rank died; None where it was only asked to end, or left by `os._exit(0)`."""
         if said is not None and (said.asked or said.code == 0):
             return None
-        crash = read(self.directory / f"rank-{rank.rank}.crash")
-        return deaths.finding(rank.rank, rank.step + 1, rank.pid, said, crash, rank.reason)
+        crash, step = read(self.directory / f"rank-{rank.rank}.crash"), rank.step + 1
+        seen = rank.pulse if rank.pulse and rank.pulse.step == step else None
+        before = deaths.Before(rank.reason, seen, self.sidecar.clock() - rank.seen)
+        return deaths.finding(rank.rank, step, rank.pid, said, crash, before)
 
     def rank_of(self, pid: int) -> Rank | None:
         """Return the rank whose process this is."""

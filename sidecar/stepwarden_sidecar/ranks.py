@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from stepwarden import attempt
+from stepwarden.pulse import Pulse
 from stepwarden.wire import Finding, RankReport, RankState, State, StepTaken
 from stepwarden_sidecar.merge import OWN, Own
 
@@ -30,6 +31,8 @@ class Rank:
     saved: int = 0
     attempt: int = 0
     last: StepTaken | None = None
+    pulse: Pulse | None = None  # the last that says a line of the user's
+    seen: float = 0.0  # when that came, on the reader's clock
     recent: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
     counts: list[int] = field(
         default_factory=lambda: [0] * (len(BUCKETS) + 1)
@@ -106,6 +109,12 @@ class Ranks:
             known.recent.append(message.seconds)
             known.seconds += message.seconds
             known.counts[sum(bound < message.seconds for bound in BUCKETS)] += 1
+
+    def beat(self, pulse: Pulse, now: float) -> None:
+        """Take in what a rank's main thread is at."""
+        known = self.known.get(pulse.rank)
+        if known and pulse.file:
+            known.pulse, known.seen = pulse, now
 
     def stamped(self, finding: Finding) -> Finding:
         """Say in the evidence of a rank's end which process it was, and in which attempt."""

@@ -186,6 +186,7 @@ class Sidecar:
 
     def beat(self, pulse: Pulse, now: float) -> None:
         """Take in what a rank is at, or keep it for the hub."""
+        self.ranks.beat(pulse, now)
         if self.job:
             self.pulses.take([pulse], now)
         else:

@@ -87,6 +87,11 @@ def test_every_rank_had_one_lifeline_until_its_end(ends):
         ),
         ("left_in_finally", "left", "the program ended itself by sys.exit('no data') (exit code 1)"),
         ("left", "left by a call", "the program ended itself by sys.exit(3) (exit code 3)"),
+        (
+            "left_as_at_a_terminal",
+            "left by the builtin",
+            "the program ended itself by exit(5) (exit code 5)",
+        ),
         ("os_exit", "left at once", "the program ended itself by os._exit(7) (exit code 7)"),
     ],
 )

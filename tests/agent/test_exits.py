@@ -35,6 +35,11 @@ BODIES = {
     "sys.exit(256)": (0, None),
     "sys.exit(-1)": (255, (255, LINE + 1)),
     "sys.exit('no data')": (1, (1, LINE + 1)),
+    "exit(5)": (5, (5, LINE + 1)),
+    "exit(code=5)": (5, (5, LINE + 1)),
+    "quit('no data')": (1, (1, LINE + 1)),
+    "exit()": (0, None),
+    "try: exit(5)\nexcept SystemExit: pass": (0, None),
     "t = threading.Thread(target=main); t.start(); t.join()": (0, None),
 }
 
@@ -60,3 +65,4 @@ def test_an_exit_at_once_is_told_first_and_those_of_child_processes_are_not():
 def test_what_is_no_status_is_refused_as_ever():
     assert "TypeError" in run("os._exit('x')").stderr
     assert "TypeError" in run("sys.exit(1, 2)").stderr
+    assert "TypeError" in run("sys.exit(code=1)").stderr

@@ -12,7 +12,7 @@ def entry(number, *, retired=False, p2p=False, name="nccl:all_reduce", **more):
     return sequence | shapes | {"profiling_name": name, "retired": retired, "time_created_ns": number} | more
 
 
-ALL_REDUCE = {"name": "all_reduce", "group": "dp", "sequence": 7, "tensors": "float[4, 3], half[]"}
+ALL_REDUCE = {"name": "all_reduce", "group": "dp (group 0)", "sequence": 7, "tensors": "float[4, 3], half[]"}
 
 
 @pytest.mark.parametrize(
@@ -25,8 +25,10 @@ ALL_REDUCE = {"name": "all_reduce", "group": "dp", "sequence": 7, "tensors": "fl
         ([entry(7, p2p=True, name="nccl:recv 0<-1")], ALL_REDUCE | {"name": "recv 0<-1"}),
         (
             [entry(7, process_group=["3"], input_sizes=[], input_dtypes=[])],
-            ALL_REDUCE | {"group": "3", "tensors": ""},
+            ALL_REDUCE | {"group": "group 3", "tensors": ""},
         ),
+        ([entry(7, process_group=["0", "default_pg"])], ALL_REDUCE | {"group": "default_pg"}),
+        ([entry(7, process_group=["2", "undefined"])], ALL_REDUCE | {"group": "group 2"}),
     ],
 )
 def test_the_earliest_that_has_not_ended_is_what_is_waited_for(recorded, said):

@@ -108,8 +108,8 @@ def test_a_forward_pass_that_stands_still(training, heard):
     assert pulse.node
 
 
-def test_a_thread_that_computes_does_not_stand_still(training, heard):
-    over = heard.waits_for(lambda pulse: pulse.phase == "forward")
+def test_a_thread_that_computes_does_not_stand_still_and_shows_its_stack_in_the_end(training, heard):
+    over = heard.waits_for(lambda pulse: bool(pulse.stack))
 
     def compute():
         while not over.is_set():
@@ -117,8 +117,9 @@ def test_a_thread_that_computes_does_not_stand_still(training, heard):
 
     training.model.once = compute
     training.step()
-    pulse = heard.one(lambda pulse: pulse.phase == "forward")
-    assert (pulse.still < 0.5, pulse.stack) == (True, "")
+    found = [pulse for pulse in heard.sidecar.of(Pulse) if pulse.phase == "forward"]
+    assert all((pulse.still < 0.5, pulse.file) == (True, __file__) for pulse in found)
+    assert "in compute\n" in found[-1].stack
 
 
 def test_steps_are_told_while_they_go_on(training, heard):

@@ -1,5 +1,6 @@
 """Each way of dying, in one of two ranks: the cause is named, told to the other rank, and shown first."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,14 @@ def test_the_cause_is_named_and_told_and_shown_first(stepwarden, how, said, code
     assert followed == -1 or shown < followed
 
 
+def test_who_is_killed_without_a_stack_is_told_with_where_it_was_seen_last(stepwarden):
+    _, cause, _ = died(stepwarden, "SIGKILL at work")
+    where = rf"in the code between two steps at {SCRIPT}:{line('SIGKILL at work')}"
+    words = rf"the process was killed by SIGKILL, last seen [\d.]+ s before {where}"
+    assert re.fullmatch(words, cause.message), cause.message
+    assert (cause.file, cause.evidence["seen"]["phase"]) == (None, "data")
+
+
 def test_tensors_of_unlike_sizes_in_a_collective_are_told_as_what_they_are(stepwarden):
     script = stepwarden.script(
         "import torch, torch.distributed as dist\n"
@@ -61,7 +70,7 @@ def test_tensors_of_unlike_sizes_in_a_collective_are_told_as_what_they_are(stepw
 
 def test_an_exit_that_only_torchrun_sees_is_named_once_the_process_is_gone(stepwarden):
     _, cause, others = died(stepwarden, "SystemExit")
-    assert cause.message == "the process ended with exit code 6"
+    assert cause.message.startswith("the process ended with exit code 6")
     assert {each for each in others if each[0] == "RankFailed"} <= {("RankFailed", 0, "info")}
 
 

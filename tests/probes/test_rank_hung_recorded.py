@@ -29,4 +29,5 @@ def test_ranks_that_meet_with_unlike_tensors_are_told_so_soon(first, second, apa
     if apart:
         assert "in the same order, with the same shapes" in verdict.message
         assert f"number 12 of default_pg with {second['tensors']}" in verdict.message
+        assert "its collective number" not in verdict.message
         assert verdict.finding.evidence["waiting"][0]["recorded"] == first

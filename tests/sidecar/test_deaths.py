@@ -2,9 +2,9 @@ import signal
 
 import pytest
 
-from stepwarden.pulse import RankExit
+from stepwarden.pulse import Pulse, RankExit
 from stepwarden_sidecar import deaths
-from stepwarden_sidecar.deaths import WORD, Death, Deaths
+from stepwarden_sidecar.deaths import WORD, Before, Death, Deaths
 
 CRASH = """Fatal Python error: Segmentation fault
 
@@ -83,7 +83,7 @@ def exit_(code, **more):
     ],
 )
 def test_each_way_of_dying_in_words(said, crash, message, facts):
-    found = deaths.finding(1, 20, 7, said, crash)
+    found = deaths.finding(1, 20, 7, said, crash, Before())
     assert (found.kind, found.severity, found.step, found.rank) == ("RankFailed", "critical", 20, 1)
     assert found.message == message
     evidence = dict(found.evidence)
@@ -97,7 +97,7 @@ def test_each_way_of_dying_in_words(said, crash, message, facts):
 
 
 def test_an_abort_of_gloo_s_own_thread_is_told_by_what_the_main_thread_was_in():
-    found = deaths.finding(0, 3, 7, exit_(-6), ABORTED)
+    found = deaths.finding(0, 3, 7, exit_(-6), ABORTED, Before())
     assert found.message == (
         "the process was killed by SIGABRT at /srv/train.py:6, in all_reduce: gloo aborts a rank that is "
         "sent more than its tensor takes, so compare what each rank brings to it"
@@ -115,8 +115,47 @@ def test_an_abort_of_gloo_s_own_thread_is_told_by_what_the_main_thread_was_in():
     ],
 )
 def test_no_other_death_is_told_so(crash, code):
-    found = deaths.finding(0, 3, 7, exit_(code), crash)
+    found = deaths.finding(0, 3, 7, exit_(code), crash, Before())
     assert found.message.endswith("train.py:6")
+
+
+SEEN = ", last seen"
+
+
+def at(phase, **more):
+    return Pulse(rank=1, step=20, time=0.0, phase=phase, file="/srv/train.py", line=41, **more)
+
+
+@pytest.mark.parametrize(
+    ("crash", "before", "where"),
+    [
+        ("", Before(), ""),
+        (
+            "",
+            Before("", at("forward"), 0.44),
+            f"{SEEN} 0.4 s before in the forward pass at /srv/train.py:41",
+        ),
+        (
+            "",
+            Before("", at("backward", collective="all_reduce"), 1.0),
+            f"{SEEN} 1.0 s before in all_reduce at /srv/train.py:41",
+        ),
+        ("", Before("Interrupted", at("data"), 1.0), " (KeyboardInterrupt)"),
+        (CRASH, Before("", at("forward"), 0.4), " at /srv/train.py:13"),
+    ],
+)
+def test_where_it_was_seen_last_is_told_where_no_stack_is_left(crash, before, where):
+    found = deaths.finding(1, 20, 7, exit_(-9), crash, before)
+    assert found.message == f"the process was killed by SIGKILL{where}"
+    assert ("seen" in found.evidence) == (not crash and before.pulse is not None)
+    if SEEN in where:
+        assert found.file is None  # it may have gone on since
+        assert found.evidence["seen"]["line"] == 41
+
+
+def test_a_long_name_is_cut():
+    told = Pulse(rank=1, step=20, time=0.0, collective="c" * 9999, file="f" * 9999, line=1)
+    assert len(deaths.finding(1, 20, 7, None, "", Before("", told, 1.0)).message) < 1000
 
 
 def test_every_fault_that_faulthandler_tells_of_is_known():

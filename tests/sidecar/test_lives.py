@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from stepwarden.pulse import RankExit
+from stepwarden.pulse import Pulse, RankExit
 from stepwarden.wire import LIFE_SOCKET, RankState, StepTaken, to_line
 
 from .conftest import eventually
@@ -97,6 +97,18 @@ async def test_a_crash_file_gives_the_stack_and_the_user_s_line(two):
     [finding] = await eventually(hub.found)
     assert (finding.file, finding.line, finding.evidence["signal"]) == ("/x/t.py", 9, "SIGABRT")
     assert "line 9 in f" in finding.evidence["traceback"]
+
+
+@pytest.mark.parametrize(("step", "told"), [(5, True), (4, False)])
+async def test_what_a_killed_rank_was_at_is_told_if_it_was_in_this_step(two, step, told):
+    hub, (_, second), (_, line) = two
+    second.send(Pulse(rank=1, step=step, time=0.0, phase="forward", file="/x/t.py", line=9))
+    second.send(Pulse(rank=1, step=step, time=0.0, phase="backward"))  # without a look at its calls
+    line.close()
+    await eventually(lambda: states(hub, "running", "failed"))
+    [finding] = await eventually(hub.found)
+    assert finding.message.endswith("in the forward pass at /x/t.py:9") == told
+    assert ("seen" in finding.evidence) == told
 
 
 @pytest.mark.parametrize("asked", [True, False])

@@ -165,7 +165,7 @@ class Ending:
                 self.agent.guard(self.failed, error)
                 self.agent.guard(self.explain)
         elif (leaving := self.exits.uncaught()) is not None:
-            how = f"sys.exit({leaving.status!r:.200})"
+            how = f"{leaving.name}({leaving.status!r:.200})"
             self.agent.guard(self.left_by, how, code(leaving.status), leaving.calls)
         elif not self.over():
             self.agent.guard(self.agent.finish)

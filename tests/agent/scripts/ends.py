@@ -108,6 +108,7 @@ WAYS = {
     "caught": caught,
     "left_in_finally": left_in_finally,
     "left": lambda: sys.exit(3),  # left by a call
+    "left_as_at_a_terminal": lambda: exit(5),  # noqa: PLR1722 - as users do  # left by the builtin
     "os_exit": lambda: os._exit(7),  # left at once
     "os_exit_0": lambda: os._exit(0),
     "children": children,

@@ -1,14 +1,16 @@
 """
-The two ways in which a program ends its process by a call: `sys.exit`, which may be caught, and `os._exit`.
+How a program ends its process by a call: `sys.exit`, `exit` and `quit`, which may be caught, and `os._exit`.
 
-`raise SystemExit(n)` and `exit(n)` pass by here unseen; their code is what the launcher tells of them.
+`raise SystemExit(n)` passes by here unseen; its code is what the launcher tells of it.
 """
 
+import builtins
 import os
 import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from opcode import opmap
 from types import FrameType
 from typing import Any
@@ -16,14 +18,20 @@ from typing import Any
 from stepwarden.agent.failing import frames
 from stepwarden.agent.hooks.replacing import replace_attribute
 
+OF_SITE = ("exit", "quit")  # builtins that Python's site module adds, for a person at a terminal
 RERAISE = bytes([opmap["RERAISE"]])
 RAISE_AGAIN = bytes([opmap["RAISE_VARARGS"], 0])
 
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
-    """A `sys.exit` under way: what it was given, the calls that led to it, where the outermost one was."""
+    """
+    A `sys.exit`, or its like, under way.
 
+    `status` is what it was given, `calls` are those that led to it, `at` is where the outermost one was.
+    """
+
+    name: str
     status: object
     calls: frames.Frames
     at: int
@@ -42,7 +50,7 @@ class Leaving:
 
 
 class Exits:
-    """Both, wrapped. `left` is told of an `os._exit` before it happens; `step` says how far the rank is."""
+    """All of them, wrapped. `left` is told of an `os._exit` before it happens, `step` counts the steps."""
 
     def __init__(self, left: Callable[[int, FrameType], object], step: Callable[[], int]) -> None:
         """Begin with none seen."""
@@ -53,17 +61,23 @@ class Exits:
 
     def install(self) -> list[Callable[[], object]]:
         """Wrap them; return what takes the wrappers off."""
-        return [replace_attribute(sys, "exit", self.of_sys), replace_attribute(os, "_exit", self.of_os)]
+        found = [name for name in OF_SITE if hasattr(builtins, name)]
+        return [
+            replace_attribute(sys, "exit", partial(self.raising, "sys.exit")),
+            *(replace_attribute(builtins, name, partial(self.raising, name)) for name in found),
+            replace_attribute(os, "_exit", self.of_os),
+        ]
 
-    def of_sys(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap `sys.exit`: note the calls that led to it in the main thread."""
+    def raising(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Wrap `sys.exit`, or its like: note the calls that led to it in the main thread."""
 
-        def leave(*status: Any) -> Any:
+        def leave(*status: Any, **named: Any) -> Any:
             if threading.current_thread() is threading.main_thread() and os.getpid() == self.process:
                 calls = frames.below(sys._getframe(1))  # noqa: SLF001 - the caller's place
-                self.leaving = Leaving(status[0] if status else None, calls, calls[0][0].f_lasti)
+                given = next(iter((*status, *named.values())), None)  # exit(code=3)
+                self.leaving = Leaving(name, given, calls, calls[0][0].f_lasti)
                 self.then = self.step()
-            return original(*status)
+            return original(*status, **named)
 
         return leave
 
@@ -83,7 +97,7 @@ class Exits:
             self.leaving = None
 
     def uncaught(self) -> Leaving | None:
-        """Return the `sys.exit` that the interpreter ends by, with a code other than 0."""
+        """Return the `sys.exit`, or its like, that the interpreter ends by, with a code other than 0."""
         self.forget()
         leaving, self.leaving = self.leaving, None
         if leaving is None or leaving.went_on or code(leaving.status) == 0:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 EVERY, STILL = 1.0, 0.5  # seconds between two pulses; while the rank stands still
 STEPS, SOONER = 5, 0.25  # so many steps give one sooner, after so many seconds
+BUSY = 2.0  # seconds of work in which the rank came no further, after which its stack is told as well
 EARLY = 0.05  # seconds that a pulse may come sooner, as the other thread looks at times of its own
 
 
@@ -82,10 +83,10 @@ class Beat:
             calls += stack.of_engine(threads, self.thread)
         codes = [frame.f_code for frame in calls]
         collective, waited = self.waits(codes, now, still)
-        more: dict[str, Any] = {"recorded": self.recorded(collective, waited)}
-        if still >= STILL:
-            file, line = stack.place(calls)
-            more |= {"stack": self.text(calls), "file": file, "line": line}
+        file, line = stack.place(calls)
+        more: dict[str, Any] = {"recorded": self.recorded(collective, waited), "file": file, "line": line}
+        if still >= STILL or now - self.stillness.gone_on >= BUSY:
+            more["stack"] = self.text(calls)
         excuses = marks.marks(codes, self.phases.phase, self.training, evaluating=self.evaluating())
         return self.pulse(
             now,

@@ -7,13 +7,14 @@ asked once for each long wait. Source: PyTorch's "Flight Recorder for Debugging"
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 
 DUMPS = ("_dump_nccl_trace_json", "_dump_fr_trace_json")
 AFTER = 1.0  # seconds of waiting after which it is asked
+WHOLE, UNSAID = "default_pg", "undefined"  # how torch describes the group of all ranks, and others
 
 
 class Flight:
@@ -52,7 +53,15 @@ def earliest(recorded: list[Mapping[str, Any]]) -> Mapping[str, Any]:
     shapes = zip(first.get("input_dtypes") or (), first.get("input_sizes") or (), strict=False)
     return {
         "name": str(first["profiling_name"]).rpartition(":")[2],
-        "group": str(first["process_group"][-1]),
+        "group": called(first["process_group"]),
         "sequence": int(number),
         "tensors": ", ".join(f"{kind.lower()}{list(sizes)}" for kind, sizes in shapes)[:200],
     }
+
+
+def called(group: Sequence[str]) -> str:
+    """Return a group's description with its own name, as several are described alike (`mesh_tp`)."""
+    name, description = str(group[0])[:12], str(group[-1])  # a name may be a digest
+    if description == WHOLE:
+        return description
+    return f"group {name}" if len(group) == 1 or description == UNSAID else f"{description} (group {name})"

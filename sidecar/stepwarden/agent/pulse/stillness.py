@@ -16,7 +16,7 @@ class Stillness:
         self.thread = thread
         self.events = -1
         self.stack: tuple[tuple[int, int], ...] = ()
-        self.since = self.at = self.used = 0.0
+        self.since = self.at = self.used = self.gone_on = 0.0
 
     def look(self, now: float, events: int) -> float:
         """
@@ -26,7 +26,7 @@ class Stillness:
         """
         if events != self.events:
             self.events, self.stack = events, ()
-            self.since = self.at = now
+            self.since = self.at = self.gone_on = now
             return 0.0
         stack, used = identity(frame_of(self.thread)), processor(self.thread)
         busy = used - self.used > SHARE * (now - self.at)

@@ -69,7 +69,7 @@ def stopped(live: Sequence[Seen], seen: Sequence[Seen], limits: Pace, rest: floa
 
 def state(rank: Seen, among: Sequence[Seen]) -> str:
     """Say what a rank is at that does not come, and what to do about it."""
-    subject, at = "it" if len(among) == 1 else f"rank {rank.rank}", f"in the {part(rank)}{place(rank)}"
+    subject, at = "it" if len(among) == 1 else f"rank {rank.rank}", f"in the {rank.pulse.part}{place(rank)}"
     if rank.cut:
         gone = f"neither {subject} nor its pod's sidecar has been heard from for {rank.silent:.1f} s"
         return f"{gone}, so look at its machine and at the network to it"
@@ -91,30 +91,26 @@ def doing(rank: Seen, at: str) -> str:
     if rank.still:
         verb = "sleeps" if "sleeping" in marks else "stands still"
         return f"{verb} {at}, for {rank.still:.1f} s (see its stack)"
-    return f"works {at} without coming to an end"
-
-
-def part(rank: Seen) -> str:
-    """Name the part of a step."""
-    named = {"data": "code between two steps", "starting": "code before the first step"}
-    phase = rank.pulse.phase
-    return named.get(phase, "optimizer" if phase == "optimizer" else f"{phase} pass")
+    return f"works {at} without coming to an end (see its stack)"
 
 
 def where(rank: Seen) -> str:
-    """Say in which collective a rank waits: `in all_reduce (train.py:30, its 41st)`."""
+    """Say in which collective a rank waits: `in all_reduce (train.py:30, its collective number 41)`."""
     pulse = rank.pulse
     if not pulse.collective:
-        return f"in the {part(rank)}{place(rank)}"
-    count = f", its collective number {pulse.sequence}" if pulse.sequence > 0 else ""
-    here = f"{spot(rank)}{count}{brought(rank)}".removeprefix(", ")
+        return f"in the {pulse.part}{place(rank)}"
+    here = f"{spot(rank)}{count(rank)}".removeprefix(", ")
     return f"in {pulse.collective} ({here})" if here else f"in {pulse.collective}"
 
 
-def brought(rank: Seen) -> str:
-    """Say what torch has recorded of the collective: `, number 12 of default_pg with float[4, 3]`."""
+def count(rank: Seen) -> str:
+    """
+    Say which collective it is: where torch has recorded it, `, number 12 of default_pg with float[4, 3]`.
+
+    A rank's own count has only those that Python begins, in all groups.
+    """
     if rank.recorded is None:
-        return ""
+        return f", its collective number {rank.pulse.sequence}" if rank.pulse.sequence > 0 else ""
     (group, number), (_, tensors) = rank.recorded, rank.brings
     return f", number {number} of {group[:NAME]}" + (f" with {tensors[:NAME]}" if tensors else "")
 

@@ -57,7 +57,7 @@ class Seen:
 
         Behind a queue, a future, a process or a connection somebody may be at work for it.
         """
-        stack = self.pulse.stack
+        stack = self.pulse.stack if self.pulse.still else ""
         callers = [file for file in FRAME.findall(stack) if not file.endswith("/threading.py")]
         locked = "locked" in self.pulse.marks or bool(LOCK.search(stack.rstrip("\n").rpartition("\n")[2]))
         return locked and not any(part in "".join(callers[-1:]) for part in AT_WORK)
