@@ -17,10 +17,12 @@ CODES = {
     **dict.fromkeys(["raised", "chained", "lost_peer", "hook", "worker", "left_in_finally"], 1),
     **dict.fromkeys(["thread", "caught", "os_exit_0", "children"], 0),
     "left": 3,
+    "left_as_at_a_terminal": 5,
     "os_exit": 7,
     "segfault": -11,
     "abort": -6,
     "killed": -9,
+    "gathered": -9,  # while it waits to hear why
     "interrupted": 1,
 }
 
@@ -156,6 +158,13 @@ def test_a_rank_that_lost_its_peer_says_that_it_did_not_begin_there(ends):
     assert found.message == "TypeError: while reducing (exit code 1)"
     assert found.evidence["local"] is False
     assert ends["lost_peer"].states[-1] == ("failed", "TypeError")
+
+
+def test_a_traceback_that_torch_gathers_is_out_before_the_rank_waits_to_hear_why(ends):
+    said = ends["gathered"].err
+    assert said.count("[rank0]: TypeError: while reducing") == 1
+    assert "[rank0]: stepwarden" not in said
+    assert {state for state, _ in ends["gathered"].states} == {"running"}  # it was killed as it waited
 
 
 def test_torchruns_summary_names_the_rank_that_began(ends):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from stepwarden.agent import failures
 from stepwarden.agent.agent import Agent
-from stepwarden.agent.failing import errorfile, frames, peers, stacks, threads
+from stepwarden.agent.failing import errorfile, frames, gathered, peers, stacks, threads
 from stepwarden.agent.failing.crash import Crash
 from stepwarden.agent.failing.exits import Exits, code
 from stepwarden.agent.failing.frames import Frames
@@ -94,12 +94,14 @@ class Ending:
 
     def uncaught(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         """Report an uncaught exception, and hand it on as if this package was not in its traceback."""
-        if threading.current_thread() is threading.main_thread():
-            self.agent.guard(failures.strip, error)
-            self.agent.guard(self.failed, error)
+        main = threading.current_thread() is threading.main_thread()
         with self.peers.lock:  # torch's hook gathers all of stderr meanwhile, and may lose it
+            if main:
+                self.agent.guard(failures.strip, error)
+                self.agent.guard(self.failed, error)
             self.excepthook(kind, error, error.__traceback__ or trace)
-        if threading.current_thread() is threading.main_thread():
+            self.agent.guard(gathered.release, sys._getframe().f_back)  # noqa: SLF001 - who calls this hook
+        if main:
             self.agent.guard(self.explain)
 
     def failed(self, error: BaseException) -> None:

@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from pathlib import Path
 
 import torch
@@ -51,6 +52,20 @@ def lost_peer():
         raise RuntimeError("[gloo/transport/tcp/pair.cc:561] Connection closed by peer [127.0.0.1]:1")
     except RuntimeError as error:
         raise TypeError("while reducing") from error
+
+
+def gathered():
+    """Lose a peer where torch's excepthook is around, and be killed as soon as the traceback is out."""
+    init = {"init_method": f"file://{FOLDER}/store", "rank": 0, "world_size": 1}
+    torch.distributed.init_process_group("gloo", **init)
+    threading.Thread(target=kill_once_told, daemon=True).start()
+    lost_peer()
+
+
+def kill_once_told():
+    while "while reducing" not in (FOLDER / "gathered.err").read_text():
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def hook():
@@ -102,6 +117,7 @@ WAYS = {
     "raised": raised,
     "chained": chained,
     "lost_peer": lost_peer,
+    "gathered": gathered,
     "hook": hook,
     "worker": worker,
     "thread": thread,
