@@ -2,7 +2,6 @@
 
 import copy
 import gc
-import io
 import math
 import signal
 import sys
@@ -228,15 +227,13 @@ def test_no_graph_is_kept_alive(attach):
     assert node == 2
 
 
-def test_an_error_of_its_own_ends_the_agent_and_not_the_training(attach, sidecar, monkeypatch):
+def test_an_error_of_its_own_ends_the_agent_and_not_the_training(attach, sidecar, capsys):
     attached = attach(SKIP)
-    said = io.StringIO()
-    monkeypatch.setattr(sys, "stderr", said)
     attached.agent.local = None  # as a mistake of ours might leave it
     model = nn.Linear(2, 1)
     optimizer = train(model, torch.ones(1, 2))
     train(model, torch.ones(1, 2), optimizer)
-    assert said.getvalue().count("stepwarden: rank 0: the agent failed and is off") == 1
+    assert capsys.readouterr().err.count("stepwarden: rank 0: the agent failed and is off") == 1
     sidecar.wait(lambda heard: any("agent" in state.unknown for state in heard.of(wire.RankState)))
 
 
