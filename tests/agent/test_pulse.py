@@ -1,5 +1,6 @@
 """The pulses of this process under a real agent, and what of torch is left as it was."""
 
+import math
 import threading
 import traceback
 
@@ -12,6 +13,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 from stepwarden.agent import failures
+from stepwarden.agent.pulse import beat
 from stepwarden.agent.pulse.stillness import Stillness
 from stepwarden.probes.settings import read
 from stepwarden.pulse import Pulse
@@ -108,8 +110,10 @@ def test_a_forward_pass_that_stands_still(training, heard):
     assert pulse.node
 
 
-def test_a_thread_that_computes_does_not_stand_still_and_shows_its_stack_in_the_end(training, heard):
-    over = heard.waits_for(lambda pulse: bool(pulse.stack))
+@pytest.mark.parametrize("busy", [math.inf, 0.0])
+def test_a_thread_that_computes_does_not_stand_still(training, heard, monkeypatch, busy):
+    monkeypatch.setattr(beat, "BUSY", busy)
+    over = heard.waits_for(lambda pulse: pulse.phase == "forward")
 
     def compute():
         while not over.is_set():
@@ -117,9 +121,9 @@ def test_a_thread_that_computes_does_not_stand_still_and_shows_its_stack_in_the_
 
     training.model.once = compute
     training.step()
-    found = [pulse for pulse in heard.sidecar.of(Pulse) if pulse.phase == "forward"]
-    assert all((pulse.still < 0.5, pulse.file) == (True, __file__) for pulse in found)
-    assert "in compute\n" in found[-1].stack
+    pulse = heard.one(lambda pulse: pulse.phase == "forward")
+    assert (pulse.still < 0.5, pulse.file) == (True, __file__)
+    assert (pulse.stack == "", "in compute\n" in pulse.stack) == (busy > 0, busy == 0)
 
 
 def test_steps_are_told_while_they_go_on(training, heard):

@@ -9,7 +9,7 @@ import io
 import sys
 from types import FrameType
 
-HOOK = "_distributed_excepthook"  # of torch.distributed's init_process_group, from torch 2.1 on
+HOOK = "_distributed_excepthook"  # of torch.distributed's init_process_group, alike in torch 2.4 and 2.15
 
 
 def release(caller: FrameType | None) -> None:
