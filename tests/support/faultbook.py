@@ -89,7 +89,6 @@ BESIDE = (
         kind="RankFailed",
         way="raise",
         beside=NO_ROOM,
-        where=(MACHINE,),
     ),
     Fault(
         name="sigkill_no_room",
@@ -97,7 +96,6 @@ BESIDE = (
         kind="RankFailed",
         way="sigkill",
         beside=NO_ROOM,
-        where=(MACHINE,),
     ),
     Fault(
         name="raise_no_hub",

@@ -9,14 +9,14 @@ import time
 from datetime import datetime
 from pathlib import Path
 
-from faultbook import NO_HUB, NO_OPERATOR
+from faultbook import NO_HUB, NO_OPERATOR, NO_ROOM
 from faulttrial import ENOUGH, Outcome, environment, gone, step_of, tellings
 from support.kube import until
-from support.node import cut_off, kill_container, kill_operator
+from support.node import cut_off, fill, kill_container, kill_operator, small_volume
 from support.trainers import ROOT, training_job, with_script
 
 FAULTS = (ROOT / "tests" / "faults" / "trainer.py").read_text()
-SIDECAR = "stepwarden-sidecar"
+SIDECAR, RUN = "stepwarden-sidecar", "stepwarden-run"  # a container and a volume of the injected
 SCRATCH = "/scratch"  # in the pods; on the node it is a folder of the trial's own
 
 
@@ -25,7 +25,16 @@ def faulty_job(name, fault, env, *, ranks, folder):
     job = training_job(name, ["torchrun", "/srv/train.py"], nodes=2, env=env, numProcPerNode=ranks // 2)
     if fault.name == "oom":
         job["spec"]["template"]["spec"]["containers"][0]["resources"] = {"limits": {"memory": "2Gi"}}
+    if fault.beside == NO_ROOM:
+        waits_for(job, name)
     return with_script(job, FAULTS, {"hostPath": {"path": str(folder)}})
+
+
+def waits_for(job, secret):
+    """Let no container start before there is a Secret; the pod's other volumes are made meanwhile."""
+    spec = job["spec"]["template"]["spec"]
+    spec["volumes"].append({"name": "gate", "secret": {"secretName": secret}})
+    spec["containers"][0]["volumeMounts"].append({"name": "gate", "mountPath": "/gate"})
 
 
 @contextlib.contextmanager
@@ -51,7 +60,7 @@ class Trial:
         self.ranks, self.rank, self.step = ranks, rank, step
         self.began = self.folder / self.name
         env = environment(fault, rank, step, f"{SCRATCH}/{self.began.name}")
-        self.followers, self.pods, self.found = [], [], {}
+        self.followers, self.pods, self.volumes, self.found = [], [], [], {}
         kube.apply(*faulty_job(self.name, fault, env, ranks=ranks, folder=self.folder))
 
     def play(self):
@@ -70,6 +79,9 @@ class Trial:
     def follow(self):
         """Follow the pods' logs: a job that fails takes its pods with it."""
         self.pods = [self.kube.pod_of(self.name, index) for index in range(2)]
+        if self.fault.beside == NO_ROOM:
+            self.volumes = [small_volume(self.kube.get("pod", pod), RUN) for pod in self.pods]
+            self.kube("create", "secret", "generic", self.name)
         for pod in self.pods:
             until("a container", lambda pod=pod: self.running(pod), told=lambda: self.kube.told(self.name))
             argv = ["kubectl", f"--namespace={self.kube.namespace}", "logs", "-f", "--timestamps", pod]
@@ -94,6 +106,8 @@ class Trial:
             self.until_step(5)
         if self.fault.beside == NO_HUB:
             kill_container(self.kube.get("pod", self.pods[0]), SIDECAR)
+        for volume in self.volumes:
+            fill(volume)
         if self.fault.beside == NO_OPERATOR:
             kill_operator(self.cluster)
 
@@ -144,7 +158,7 @@ class Trial:
         )
 
     def stop(self):
-        self.kube.tries("delete", "tj,configmap", self.name, "--wait=false")
+        self.kube.tries("delete", "tj,configmap,secret", self.name, "--wait=false")
         gone(self.began.name)
         for process in self.followers:
             process.terminate()

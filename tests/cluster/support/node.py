@@ -1,10 +1,12 @@
 """What one can do on the node, beside the API: end a container's process by a signal it can't catch."""
 
 import contextlib
+import errno
 import os
+from pathlib import Path
 
 import pytest
-from support.kube import harness, run
+from support.kube import harness, run, until
 
 OPERATOR = "app.kubernetes.io/name=stepwarden"  # its pods' label
 
@@ -46,6 +48,39 @@ def cut_off(pod):
         yield
     finally:
         run("ip", "link", "set", link, "up")
+
+
+def small_volume(pod, name):
+    """
+    Put a file system of 1 MiB where a pod's emptyDir is, and return its path on the node.
+
+    That is before a container has the folder; the kubelet unmounts what it finds there with the pod.
+    """
+    if os.environ.get("STEPWARDEN_TEST_KUBECONFIG"):
+        pytest.skip("mounting into a pod's volume needs this machine to be the node")
+    inside = f"/pods/{pod['metadata']['uid']}/volumes/"
+
+    def folder():
+        mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
+        volumes = [mount.split(inside)[0] + inside for mount in mounts if inside in mount]
+        return next(
+            filter(Path.is_dir, (Path(each, "kubernetes.io~empty-dir", name) for each in volumes)), None
+        )
+
+    found = until(f"the volume {name} of {pod['metadata']['name']}", folder)
+    run("mount", "-t", "tmpfs", "-o", "size=1m,mode=0777", "none", str(found))
+    return found
+
+
+def fill(folder):
+    """Write into a file of a folder until there is no room left."""
+    with (folder / "full").open("wb", buffering=0) as file:
+        try:
+            while file.write(bytes(4096)):
+                pass
+        except OSError as error:
+            if error.errno != errno.ENOSPC:
+                raise
 
 
 def links():
