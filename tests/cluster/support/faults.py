@@ -107,6 +107,7 @@ class Trial:
         if self.fault.beside == NO_HUB:
             kill_container(self.kube.get("pod", self.pods[0]), SIDECAR)
         for volume in self.volumes:
+            assert any(volume.rglob("rank-*.sock")), f"no rank has its socket in {volume}"
             fill(volume)
         if self.fault.beside == NO_OPERATOR:
             kill_operator(self.cluster)
