@@ -6,8 +6,14 @@ import sys
 
 
 def say(message: str) -> None:
-    """Write one line to stderr, if there is one: what is gathered in memory would die with the process."""
+    """
+    Write to stderr, if there is one: what is gathered in memory would die with the process.
+
+    It is one write: under `python -u`, as torchrun starts ranks, `print` makes two, and ranks that share a
+    log would tear each other's lines.
+    """
     with contextlib.suppress(Exception):
         stderr = sys.__stderr__ if isinstance(sys.stderr, io.StringIO) else sys.stderr
         if stderr is not None:
-            print(f"stepwarden: {message}", file=stderr, flush=True)
+            stderr.write(f"stepwarden: {message}\n")
+            stderr.flush()
