@@ -9,6 +9,7 @@ import os
 from typing import TYPE_CHECKING
 
 from stepwarden.agent import importing, reproducibility
+from stepwarden.agent.failing import last
 from stepwarden.agent.saving import resume
 from stepwarden.agent.say import say
 
@@ -23,6 +24,7 @@ MARK = "STEPWARDEN_ATTACHED"  # the pid of the attached rank: its child processe
 
 def start() -> None:
     """Seed, name the checkpoint to go on from, and attach once torch is imported. Never raises then."""
+    last.start()
     reproducibility.start()
     resume.start()
     importing.wait(imported)

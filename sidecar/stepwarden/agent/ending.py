@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from stepwarden.agent import failures
 from stepwarden.agent.agent import Agent
-from stepwarden.agent.failing import errorfile, frames, gathered, peers, stacks, threads
+from stepwarden.agent.failing import errorfile, frames, gathered, last, peers, stacks, threads
 from stepwarden.agent.failing.crash import Crash
 from stepwarden.agent.failing.exits import Exits, code
 from stepwarden.agent.failing.frames import Frames
@@ -166,6 +166,8 @@ class Ending:
             if not self.over():
                 self.agent.guard(self.failed, error)
                 self.agent.guard(self.explain)
+            if self.agent.environment.ranks > 1:
+                last.LAST.due = self.freeing.due()
         elif (leaving := self.exits.uncaught()) is not None:
             how = f"{leaving.name}({leaving.status!r:.200})"
             self.agent.guard(self.left_by, how, code(leaving.status), leaving.calls)

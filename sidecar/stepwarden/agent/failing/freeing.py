@@ -48,10 +48,17 @@ class Freeing:
         self.sockets = Sockets()
         self.freed, self.stopped = False, False
         self.thread: threading.Thread | None = None
+        self.began: float | None = None
+
+    def due(self) -> float | None:
+        """Return when the grace period is over, by the monotonic clock, if it began now at the latest."""
+        began = time.monotonic() if self.began is None else self.began
+        return began + self.grace if self.grace > 0 else None
 
     def begin(self) -> None:
         """Begin the grace period, where it has not begun."""
         if self.grace > 0 and (self.thread is None or not self.thread.is_alive()):
+            self.began = time.monotonic()
             self.thread = threading.Thread(target=self.run, name="stepwarden-freeing", daemon=True)
             self.thread.start()
 
