@@ -33,6 +33,11 @@ class Fault:
         return self.kind != "RankStraggling"
 
     @property
+    def rooted(self) -> bool:
+        """Whether only root can put it into a training on this machine: it mounts, or limits memory."""
+        return self.beside == NO_ROOM or self.name == "oom"
+
+    @property
     def begins(self) -> tuple[int, int]:
         """The first and the last step at which it may begin: later, where something breaks before."""
         return (30, 60) if self.beside else (6, 20)
@@ -48,7 +53,7 @@ FAILED = (
     Fault(name="segfault", what="a segmentation fault", kind="RankFailed"),
     Fault(name="abort", what="`abort()` in a library", kind="RankFailed"),
     Fault(name="sigkill", what="SIGKILL", kind="RankFailed"),
-    Fault(name="oom", what="the kernel's out-of-memory killer", kind="RankFailed", where=(CLUSTER,)),
+    Fault(name="oom", what="the kernel's out-of-memory killer", kind="RankFailed"),
     Fault(name="container", what="a container killed whole", kind="RankFailed", way="", where=(CLUSTER,)),
     Fault(name="clock", what="an exception in a rank whose clock is an hour off", kind="RankFailed"),
 )

@@ -15,10 +15,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from faultbook import NO_HUB, NO_ROOM
+from memory import ENTER, limited
 
 TRAINER = Path(__file__).parents[1] / "faults" / "trainer.py"
 START = 120.0  # seconds until the fault has begun: two cores import torch in all ranks
 ENOUGH = 60.0  # seconds from the fault until it is given up
+MEMORY = 4 << 30  # bytes for all ranks, where one of them takes all it gets
 TOLD = re.compile(r"stepwarden: rank (\d+): (?:a rank|rank \d+) (?:failed|hangs)\b")
 # Runs what follows, in a temporary folder that is full as soon as a rank's agent is at work.
 FULL = """
@@ -101,7 +103,10 @@ class Trial:
         self.folder = Path(tempfile.mkdtemp(prefix="fault-"))
         self.fault, self.ranks, self.began = fault, ranks, self.folder / "began"
         self.lines: list[tuple[float, str]] = []
+        self.cgroup = limited(self.folder.name, MEMORY) if fault.name == "oom" else None
         given, within = environment(fault, rank, step, self.began), []
+        if self.cgroup:
+            within = [*ENTER, str(self.cgroup)]
         if fault.beside == NO_ROOM:
             (self.folder / "tmp").mkdir()
             given["TMPDIR"] = str(self.folder / "tmp")
@@ -170,6 +175,8 @@ class Trial:
             self.reader.join(ENOUGH)
             self.process.stderr.close()
             shutil.rmtree(self.folder, ignore_errors=True)
+            if self.cgroup:
+                self.cgroup.rmdir()
 
     def seen(self):
         told = not self.fault.told or len(self.told()) >= self.ranks - 1
