@@ -83,7 +83,7 @@ class Supervisor:
         self.look_at = began + SPARING * (time.monotonic() - began)
         states = [rank.state for rank in report.ranks]
         if self.held_at is None and len(states) == self.plan.ranks and set(states) == {"held"}:
-            self.held_at = began
+            self.held_at, self.line_at = began, 0.0  # what is waited for is said at once, how short it be
         self.progress(report)
         self.show(report.findings)
         self.decide()
