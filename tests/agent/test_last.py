@@ -26,15 +26,25 @@ def ending(torchrun, sidecar, folders):
         process.communicate()
 
 
-def test_a_rank_that_failed_is_gone_though_a_destructor_waits_for_ever(ending):
-    process, folder = ending("raises", world="2")
+@pytest.mark.parametrize("way", ["raises", "freezes"])
+def test_a_rank_that_failed_is_gone_though_a_destructor_waits_for_ever(ending, way):
+    process, folder = ending(way, world="2")
     said = process.communicate(timeout=DEADLINE)[1]
     assert process.returncode == 1, said
     assert (folder / "waits").exists(), said
     assert not (folder / "waited").exists()
-    assert ((folder / "exits").read_text(), (folder / "kept").read_text()) == ("run", "a line")
+    written = [(folder / name).read_text() for name in ("exits", "kept", "kept_by_c")]
+    assert written == ["run", "a line", "a line"]
     assert "Traceback" in said
     assert "Timeout" not in said
+
+
+def test_a_rank_that_failed_is_gone_though_a_pipe_has_no_reader(ending):
+    process, folder = ending("full", world="2")
+    said = process.communicate(timeout=DEADLINE)[1]
+    assert process.returncode == 1, said
+    assert (folder / "exits").exists(), said
+    assert not (folder / "waited").exists()
 
 
 @pytest.mark.parametrize(

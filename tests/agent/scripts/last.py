@@ -3,14 +3,18 @@ A rank that ends, with what Python takes down behind it: an object that waits th
 
     last.py FOLDER WAY
 
-FOLDER gets `exits` from an exit function, `kept` from a file that is never closed, `waits` and `waited` from
-the object.
+FOLDER gets `exits` from an exit function, `kept` and `kept_by_c` from files that are never closed, `waits`
+and `waited` from the object. WAY is an exit code or how it fails: it `raises` alone, `freezes` what the collector
+knows before, or leaves a `full` pipe that nobody reads.
 """
 
 import atexit
+import ctypes
+import gc
 import os
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 FOLDER, WAY = Path(sys.argv[1]), sys.argv[2]
@@ -34,8 +38,27 @@ class Communicator:
         Communicator.create(self.waited)
 
 
+def fill():
+    """Return a full pipe's ends, and a file to which more is to be written."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(writer, bytes(65536))
+    os.set_blocking(writer, True)
+    file = os.fdopen(writer, "w")
+    file.write("more")
+    return reader, file
+
+
 communicator, file = Communicator(), (FOLDER / "kept").open("w")
 file.write("a line")
-if WAY == "raises":
+libc = ctypes.CDLL(None)
+libc.fopen.restype = ctypes.c_void_p
+libc.fputs(b"a line", ctypes.c_void_p(libc.fopen(os.fsencode(FOLDER / "kept_by_c"), b"w")))
+pipe = fill() if WAY == "full" else None
+if WAY == "freezes":
+    gc.freeze()
+if not WAY.isdigit():
     raise ValueError(f"of torch {torch.__version__}")  # noqa: EM102, TRY003 - as users write
 sys.exit(int(WAY))

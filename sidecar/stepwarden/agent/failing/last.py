@@ -8,6 +8,7 @@ interpreter, ends the process, with the code that it would have had: that of an 
 """
 
 import atexit
+import ctypes
 import faulthandler
 import gc
 import io
@@ -16,6 +17,7 @@ import time
 from contextlib import suppress
 
 LEAST = 0.5  # seconds that it has in any case
+WRITING = 5.0  # seconds more for what is not written yet: a pipe may have a reader that is gone too
 WRITERS = (io.TextIOWrapper, io.BufferedWriter, io.BufferedRandom)
 
 
@@ -32,18 +34,25 @@ class Last:
         if self.due is None or os.getpid() != self.process:
             return
         with suppress(Exception):
+            end_in(WRITING + max(LEAST, self.due - time.monotonic()))
             flush()
-            left = max(LEAST, self.due - time.monotonic())
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            faulthandler.dump_traceback_later(left, exit=True, file=nowhere)
+            end_in(max(LEAST, self.due - time.monotonic()))
+
+
+def end_in(seconds: float) -> None:
+    """End this process in so many seconds from now, whatever it was to be before."""
+    faulthandler.dump_traceback_later(seconds, exit=True, file=os.open(os.devnull, os.O_WRONLY))
 
 
 def flush() -> None:
-    """Write out what any open file of this process keeps."""
+    """Write out what any open file of this process keeps, C's own too."""
+    gc.unfreeze()  # what is frozen is not listed
     for each in gc.get_objects():
         if issubclass(type(each), WRITERS):  # by its type: an object may make of `__class__` what it likes
             with suppress(Exception):
                 each.flush()
+    with suppress(Exception):
+        ctypes.CDLL(None).fflush(None)
 
 
 LAST = Last()
