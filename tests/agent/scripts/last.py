@@ -3,9 +3,9 @@ A rank that ends, with what Python takes down behind it: an object that waits th
 
     last.py FOLDER WAY
 
-FOLDER gets `exits` from an exit function, `kept` and `kept_by_c` from files that are never closed, `waits`
-and `waited` from the object. WAY is an exit code or how it fails: it `raises` alone, `freezes` what the collector
-knows before, or leaves a `full` pipe that nobody reads.
+FOLDER gets `exits` from an exit function, `kept` and `kept_by_c` from files that are never closed,
+`waits` and `waited` from the object. WAY is an exit code, or how it fails: it `raises`, it `freezes` what the
+collector knows before, or it leaves a `full` pipe.
 """
 
 import atexit
