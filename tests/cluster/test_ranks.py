@@ -72,7 +72,14 @@ def test_the_out_of_memory_killer_is_named(kube):
 @pytest.mark.usefixtures("folder")  # where the node is this machine
 @pytest.mark.parametrize(
     ("name", "ranks"),
-    [("sigkill", 4), ("worker", 2), ("raise_no_room", 4), ("raise_no_hub", 2), ("sigkill_no_operator", 2)],
+    [
+        ("sigkill", 4),
+        ("worker", 2),
+        ("raise_no_room", 4),
+        ("raise_no_hub", 2),
+        ("raise_no_sidecar", 2),
+        ("sigkill_no_operator", 2),
+    ],
 )
 def test_a_rank_of_another_pod_is_told_in_all_logs(kube, cluster, name, ranks):
     [fault] = [fault for fault in FAULTS if fault.name == name]

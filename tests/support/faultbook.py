@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 MACHINE, CLUSTER = "machine", "cluster"
-NO_ROOM, NO_HUB, NO_OPERATOR = "no room", "no hub", "no operator"
+NO_ROOM, NO_HUB, NO_SIDECAR, NO_OPERATOR = "no room", "no hub", "no sidecar", "no operator"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +108,14 @@ BESIDE = (
         kind="RankFailed",
         way="raise",
         beside=NO_HUB,
+    ),
+    Fault(
+        name="raise_no_sidecar",
+        what="an exception, a sidecar that is not the hub killed some seconds before",
+        kind="RankFailed",
+        way="raise",
+        beside=NO_SIDECAR,
+        where=(CLUSTER,),
     ),
     Fault(
         name="sigkill_no_operator",

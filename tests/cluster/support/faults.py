@@ -9,7 +9,7 @@ import time
 from datetime import datetime
 from pathlib import Path
 
-from faultbook import NO_HUB, NO_OPERATOR, NO_ROOM
+from faultbook import NO_HUB, NO_OPERATOR, NO_ROOM, NO_SIDECAR
 from faulttrial import ENOUGH, Outcome, environment, gone, step_of, tellings
 from support.kube import until
 from support.node import cut_off, fill, kill_container, kill_operator, small_volume
@@ -44,6 +44,7 @@ def killed(pod):
     yield
 
 
+LOSES_SIDECAR = {NO_HUB: 0, NO_SIDECAR: 1}  # the pod: the first one's is the hub
 OUTSIDE = {"container": killed, "cut": cut_off}  # what is done to a rank's pod
 
 
@@ -104,8 +105,8 @@ class Trial:
         """Break what is to be broken before the fault."""
         if self.fault.beside:
             self.until_step(5)
-        if self.fault.beside == NO_HUB:
-            kill_container(self.kube.get("pod", self.pods[0]), SIDECAR)
+        if self.fault.beside in LOSES_SIDECAR:
+            kill_container(self.kube.get("pod", self.pods[LOSES_SIDECAR[self.fault.beside]]), SIDECAR)
         for volume in self.volumes:
             assert any(volume.rglob("rank-*.sock")), f"no rank has its socket in {volume}"
             fill(volume)
